@@ -1,0 +1,1 @@
+"""Commands: data on standard output, logs on standard error."""

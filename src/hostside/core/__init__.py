@@ -1,0 +1,1 @@
+"""The boundary, pure: no process, no network, no file, no framework."""

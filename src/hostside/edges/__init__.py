@@ -1,0 +1,1 @@
+"""Edges: wire to call, result to wire. They decide nothing."""

@@ -1,0 +1,1 @@
+"""Everything that starts for a run: its isolation, its processes, its workspace."""

@@ -24,7 +24,7 @@ lint: setup ## style, format, types, layers
 	@$(PYTHON) -m ruff format --check src tests $(SCRIPTS)
 	@$(PYTHON) -m mypy
 	@$(PYTHON) -m mypy $(SCRIPTS)
-	@.venv/bin/lint-imports
+	@.venv/bin/lint-imports --no-logo
 
 docs-check: setup ## fail where docs/reference/ differs from the code
 	@if [ -f src/hostside/docs.py ]; then $(PYTHON) -m hostside.docs --check; fi

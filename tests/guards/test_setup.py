@@ -72,6 +72,14 @@ def test_the_tests_run_on_the_packages_that_a_user_gets() -> None:
     assert pins("runtime") - pins("dev") == set()
 
 
+def test_every_declared_dependency_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    declared = {"runtime": project["project"]["dependencies"], "dev": project["dependency-groups"]["dev"]}
+    names = {(lock, re.split(r"[<>=!~\[; ]", line)[0]) for lock, lines in declared.items() for line in lines}
+    texts = {lock: (ROOT / "requirements" / f"{lock}.lock").read_text() for lock in declared}
+    assert {(lock, name) for lock, name in names if f"\n{name}==" not in f"\n{texts[lock]}"} == set()
+
+
 def test_the_locked_build_backend_is_the_declared_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     locked = (ROOT / "requirements" / "build.lock").read_text()

@@ -4,6 +4,7 @@ Known secrets are removed in every form in which they travel; the rest is remove
 """
 
 import base64
+import json
 import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
@@ -77,7 +78,7 @@ class Redactor:
 
 def _forms(secret: str) -> set[str]:
     raw = secret.encode()
-    forms = {secret, quote(secret, safe=""), quote_plus(secret)}
+    forms = {secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]}
     # In Basic credentials the secret follows `user:`, so it can start at any of three offsets of the encoding.
     for lead in range(3):
         encoded = base64.b64encode(b"\0" * lead + raw).decode().rstrip("=")

@@ -160,7 +160,7 @@ def _check_node(pointer: str, schema: JsonObject) -> None:
     types = schema.get("type")
     is_object = types == "object" or (isinstance(types, list) and "object" in types) or "properties" in schema
     if is_object and "additionalProperties" not in schema:
-        raise SchemaRejected(pointer, "additionalProperties", "an object schema says whether unknown keys are allowed")
+        raise SchemaRejected(pointer, "additionalProperties", "an object schema states `additionalProperties`")
     if "required" in schema:
         _check_required(pointer, schema)
 

@@ -23,10 +23,17 @@ def main() -> None:
         listeners = [_listen(int(port)) for port in sys.argv[2].split(",")]
         fds = b"".join(listener.fileno().to_bytes(4, sys.byteorder) for listener in listeners)
         channel.sendmsg([b"listening"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
-        os.execvp(sys.argv[3], sys.argv[3:])
+        os.execvpe(sys.argv[3], sys.argv[3:], _environment())
     except OSError as error:
         channel.sendall(f"{sys.argv[3]}: {error.strerror}".encode())
         os._exit(127)
+
+
+def _environment() -> dict[bytes, bytes]:
+    # As it was handed in: in a C locale the interpreter has added LC_CTYPE to its own by now.
+    with open("/proc/self/environ", "rb") as file:
+        pairs = (item.partition(b"=") for item in file.read().split(b"\0") if item)
+        return {name: value for name, _, value in pairs}
 
 
 def _listen(port: int) -> _socket.socket:

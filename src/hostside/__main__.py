@@ -1,0 +1,7 @@
+"""`python -m hostside`."""
+
+import sys
+
+from hostside.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""One module for each revision, never edited after a release."""

@@ -1,0 +1,108 @@
+"""How Claude Code is started: arguments, environment, the one MCP server it is told of, its first message.
+
+Nothing the repository holds is read by it (`--setting-sources ""`, `--strict-mcp-config`: D24), and neither the token
+nor the prompt is in an argument, a file or a variable.
+"""
+
+import json
+from pathlib import Path
+
+from hostside.worker.agent import AgentSettings
+from hostside.worker.sandbox_args import Bind
+
+SERVER = "hostside"
+TOOL_PREFIX = f"mcp__{SERVER}__"
+NATIVE_TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Write")
+"""The client's own tools with `native_tools = workspace`: files and shell of the run, no network, no sub-agents."""
+
+_INSIDE = "/opt/agent/claude"
+# The entry's `timeout` is a hard wall around one call: the host's own deadlines must come first (facts: 60 s without it).
+_LONGEST_CALL_SECONDS = 86_400.0
+
+
+def claude_binds(executable: Path) -> tuple[Bind, ...]:
+    """What a sandbox must show so that `executable` exists inside: the one file, nothing beside it."""
+    real = executable.resolve(strict=True)
+    return () if real.is_relative_to("/usr") else (Bind(source=real, target=_INSIDE),)
+
+
+def native_tools(settings: AgentSettings) -> tuple[str, ...]:
+    """The client's own tools that this run has (`agent.native_tools`)."""
+    return NATIVE_TOOLS if settings.native_tools == "workspace" else ()
+
+
+def mcp_config(url: str, token: str, settings: AgentSettings) -> bytes:
+    """The MCP configuration: one server with a URL and one header, nothing else (R-203).
+
+    `alwaysLoad` offers the tools at once; by default the client hides them behind a search.
+    """
+    server = {
+        "type": "http",
+        "url": url,
+        "headers": {"Authorization": f"Bearer {token}"},
+        "alwaysLoad": True,
+        "timeout": int(min(settings.turn_timeout_seconds, _LONGEST_CALL_SECONDS) * 1000),
+    }
+    return json.dumps({"mcpServers": {SERVER: server}}).encode()
+
+
+def arguments(
+    settings: AgentSettings, *, executable: str, config: str, session_id: str, resume: str | None
+) -> list[str]:
+    """The command line. `config` is the path under which the process reads its MCP configuration.
+
+    Options of `settings`: `max_model_turns` (model requests of one run) and `effort`.
+    """
+    native = native_tools(settings)
+    command = [executable, "-p", "--input-format", "stream-json", "--output-format", "stream-json"]
+    command += ["--verbose", "--include-partial-messages"]
+    command += ["--setting-sources", "", "--strict-mcp-config", "--mcp-config", config]
+    command += ["--permission-mode", "dontAsk", "--allowedTools", ",".join((f"mcp__{SERVER}", *native))]
+    command += ["--tools", ",".join(native)]
+    command += ["--session-id", session_id] if resume is None else ["--resume", resume]
+    for option, value in (
+        ("--model", settings.model),
+        ("--max-turns", settings.options.get("max_model_turns")),
+        ("--effort", settings.options.get("effort")),
+    ):
+        if value is not None:
+            command += [option, value]
+    return command
+
+
+def variables(settings: AgentSettings, *, model_url: str, temporary: str | None) -> dict[str, str]:
+    """The agent's own variables, beside the run's (`RunIsolation.environment`).
+
+    `temporary`: where TMPDIR must point, None where the run has a /tmp of its own. Option of `settings`: `max_retries`.
+    """
+    own = {
+        "ANTHROPIC_BASE_URL": model_url,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_TELEMETRY": "1",
+        # The client applies a configured proxy to loopback too.
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+    if settings.model_key is not None:
+        own["ANTHROPIC_API_KEY"] = settings.model_key
+    if temporary is not None:
+        own["TMPDIR"] = temporary
+    if (retries := settings.options.get("max_retries")) is not None:
+        own["CLAUDE_CODE_MAX_RETRIES"] = retries
+    return own
+
+
+def user_message(text: str) -> bytes:
+    """One message of the user, as a line of `--input-format stream-json`."""
+    message = {"role": "user", "content": text}
+    return _line({"type": "user", "session_id": "", "parent_tool_use_id": None, "message": message})
+
+
+def interrupt_request() -> bytes:
+    """The control line that ends the turn as Ctrl-C does: running calls are cancelled, the result is still written."""
+    return _line({"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}})
+
+
+def _line(message: object) -> bytes:
+    return json.dumps(message).encode() + b"\n"

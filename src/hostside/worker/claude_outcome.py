@@ -1,0 +1,72 @@
+"""How a run of Claude Code ended, told from its typed result, its exit code and the host's clocks, never from text (R-212)."""
+
+from collections.abc import Callable
+from typing import Final
+
+from hostside.worker.agent import AgentOutcome, EndState
+from hostside.worker.claude_events import EventReporter, Result
+
+DETAIL_CHARACTERS = 2_000
+# Too many requests, and the provider's own overload: both pass by waiting.
+_BUSY: Final = frozenset({429, 529})
+
+
+def classify(
+    report: EventReporter,
+    *,
+    stopped: str | None,
+    exit_code: int | None,
+    stderr: str,
+    redact: Callable[[str], str],
+    problem: str = "",
+) -> AgentOutcome:
+    """The outcome. `stopped`: the reason for which the host ended the agent, None when it ended by itself.
+
+    `exit_code` is None when the host ended it after its result. `stderr` is the redacted end of what it wrote there.
+    """
+    state, reason = _end(report, stopped, exit_code)
+    result = report.result
+    said = "" if result is None or state is EndState.SUCCEEDED else redact(result.text)
+    failed = state is not EndState.SUCCEEDED
+    detail = " | ".join(part for part in (problem, said, stderr.strip() if failed else "") if part)
+    return AgentOutcome(
+        state=state,
+        reason=reason,
+        detail=detail[-DETAIL_CHARACTERS:],
+        agent_session_id=None if report.init is None else report.init.session_id,
+        exit_code=exit_code,
+        usage={} if result is None else result.usage,
+        turns=0 if result is None else result.turns,
+    )
+
+
+def _end(report: EventReporter, stopped: str | None, exit_code: int | None) -> tuple[EndState, str]:
+    if stopped is not None:
+        return EndState.FAILED, stopped
+    if report.result is not None:
+        return _of_result(report.result, exit_code)
+    if report.init is None:
+        return EndState.FAILED, "start_failed"
+    # It said nothing of how it ended, so an exit code of 0 is no success.
+    return EndState.FAILED, "no_result" if exit_code == 0 else "agent_exited"
+
+
+def _of_result(result: Result, exit_code: int | None) -> tuple[EndState, str]:
+    if result.subtype == "error_max_turns":
+        return EndState.FAILED, "max_turns"
+    if result.api_failed:
+        return EndState.FAILED, _of_provider(result.api_status)
+    if result.is_error or result.subtype != "success":
+        return EndState.FAILED, "agent_error"
+    if exit_code not in (0, None):
+        return EndState.FAILED, "agent_exited"
+    return EndState.SUCCEEDED, "completed"
+
+
+def _of_provider(status: int | None) -> str:
+    if status in _BUSY:
+        return "rate_limited"
+    # No status: it was not reached, or the connection broke.
+    if status is None or status >= 500:
+        return "model_unavailable"
+    return "agent_error"

@@ -15,16 +15,18 @@ import urllib.parse
 from pathlib import Path
 from typing import Any
 
-PROTOCOL = "2025-11-25"
+PROTOCOL = "2026-07-28"
+META = "io.modelcontextprotocol/"
 
 
 class Server:
-    """The MCP server of the configuration, spoken to in the era that begins with `initialize`."""
+    """The MCP server of the configuration, spoken to as the real client does: no session, each request by itself."""
 
     def __init__(self, entry: dict[str, Any]) -> None:
         self._url = urllib.parse.urlsplit(entry["url"])
         self._headers = {
             **entry["headers"],
+            "mcp-protocol-version": PROTOCOL,
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
         }
@@ -32,24 +34,26 @@ class Server:
 
     def connect(self) -> list[str]:
         """Names of all tools."""
-        info = {"name": "fake", "version": "0"}
-        self.request("initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": info})
-        self._headers["mcp-protocol-version"] = PROTOCOL
+        self.request("server/discover", {})
         return [tool["name"] for tool in self.request("tools/list", {})["result"]["tools"]]
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """The whole JSON-RPC answer."""
         self._number += 1
+        envelope = {
+            f"{META}protocolVersion": PROTOCOL,
+            f"{META}clientInfo": {"name": "fake", "version": "0"},
+            f"{META}clientCapabilities": {},
+        }
+        params = {**params, "_meta": {**envelope, **params.get("_meta", {})}}
         body = json.dumps({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        headers = {**self._headers, "mcp-method": method, **({"mcp-name": params["name"]} if "name" in params else {})}
         connection = http.client.HTTPConnection(str(self._url.hostname), self._url.port, timeout=60)
         try:
-            connection.request("POST", self._url.path, body, self._headers)
+            connection.request("POST", self._url.path, body, headers)
             answer = connection.getresponse()
-            session = answer.getheader("mcp-session-id")
-            if session:
-                self._headers["mcp-session-id"] = session
             if answer.status != 200:
-                raise RuntimeError(f"HTTP {answer.status}")
+                raise RuntimeError(f"HTTP {answer.status}: {answer.read(500)!r}")
             return self._message(answer)
         finally:
             connection.close()
@@ -69,7 +73,21 @@ class Server:
 class Fake:
     """One run. Each step is `{"do": NAME, ...}`; the other members are the method's arguments."""
 
-    STEPS = ("init", "call", "say", "native", "denied", "result", "raw", "stderr", "hang", "linger", "spawn", "leave")
+    STEPS = (
+        "init",
+        "call",
+        "say",
+        "native",
+        "denied",
+        "result",
+        "raw",
+        "stderr",
+        "hang",
+        "linger",
+        "spawn",
+        "leave",
+        "flood",
+    )
 
     def __init__(self, config: dict[str, Any], session_id: str) -> None:
         (self._server,) = (Server(entry) for entry in config["mcpServers"].values())
@@ -144,6 +162,11 @@ class Fake:
         if by_signal is not None:
             os.kill(os.getpid(), by_signal)
         os._exit(code)
+
+    def flood(self) -> None:
+        """Write without end."""
+        while True:
+            self.raw(type="stream_event", event={"padding": "x" * 1_000})
 
     def watch(self) -> None:
         """Read the rest of standard input: an interrupt ends the run."""

@@ -25,19 +25,27 @@ class Marked:
     def __init__(self) -> None:
         self.seconds = f"{MARKED_SECONDS}.{uuid.uuid4().int}"
 
-    def pids(self) -> list[int]:
+    def pids(self, command_starts: str = "") -> list[int]:
         found = []
         for entry in Path("/proc").iterdir():
             try:
                 command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
             except OSError:
                 continue
+            if not command.startswith(command_starts.encode()):
+                continue
             if self.seconds.encode() in command and int(entry.name) != os.getpid():
                 found.append(int(entry.name))
         return found
 
+    async def sleeping(self, count: int) -> None:
+        """Wait until exactly `count` of them sleep; shells on their way do not count."""
+        with anyio.fail_after(10):
+            while len(self.pids("sleep\0")) != count:
+                await anyio.sleep(0.01)
+
     async def gone(self) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(10):
             while self.pids():
                 await anyio.sleep(0.01)
 
@@ -94,7 +102,7 @@ def isolate(folder: Path) -> IsolationFactory:
         user = changes.get("user")
         for path in (folder / "workspace", folder / "home"):
             path.mkdir(mode=0o700, exist_ok=True)
-            if isinstance(user, RunUser):
+            if isinstance(user, RunUser) and os.geteuid() == 0:
                 os.chown(path, user.uid, user.gid)
         return RunIsolation(**(settings | changes))  # type: ignore[arg-type]
 

@@ -171,10 +171,15 @@ async def test_cancellation_ends_everything(
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             group.start_soon(run, isolation, "sh", "-c", f"sleep {marked.seconds} & sleep {marked.seconds}")
-            while len(marked.pids()) < 3:
-                await anyio.sleep(0.01)
+            await marked.sleeping(2)
             group.cancel_scope.cancel()
     await marked.gone()
+
+
+async def test_a_program_may_open_its_own_streams_by_name(isolate: IsolationFactory, walls: dict[str, object]) -> None:
+    script = "read word < /dev/stdin; echo got $word > /dev/stdout; echo wrong > /dev/stderr"
+    done = await isolate(**walls).run(["sh", "-c", script], stdin=b"this\n", timeout_seconds=5, output_limit_bytes=99)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, b"got this\n", b"wrong\n")
 
 
 async def test_stop_asks_the_program_inside_first(isolate: IsolationFactory, walls: dict[str, object]) -> None:

@@ -6,18 +6,19 @@ import select
 import signal
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
+from hostside.worker.sandbox_args import bwrap_path
 from tests.worker.conftest import OTHER_USER, Marked
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("bwrap")]
 
 ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = str(Path(anyio.__file__).parents[1])
 HOST_SCRIPT = Path(__file__).with_name("wall_host.py")
 IDENTITIES = ("as it is", "root, runs are another user", "ordinary user")
 Starter = Callable[..., subprocess.Popen[str]]
@@ -36,7 +37,7 @@ def start_host(request: pytest.FixtureRequest, folder: Path) -> Starter:
 
     def start(argv: list[str], *, listeners: int) -> subprocess.Popen[str]:
         order = json.dumps({"user": run, "listeners": listeners, "argv": argv})
-        libraries = os.pathsep.join([str(ROOT), str(ROOT / "src"), sysconfig.get_paths()["purelib"]])
+        libraries = os.pathsep.join([str(ROOT), str(ROOT / "src"), LIBRARIES])
         return subprocess.Popen(
             [interpreter_for(host is not None), "-B", "-W", "error", str(HOST_SCRIPT), str(folder), order],
             env={"PATH": "/usr/bin:/bin", "PYTHONPATH": libraries, "HOME": "/nowhere"},
@@ -68,7 +69,10 @@ def interpreter_for(other_user: bool) -> str:
 def test_from_inside_nothing_of_the_host_is_found_but_the_runs_own_ports(start_host: Starter) -> None:
     argv = ["/usr/bin/python3", "@PROBE@", "@CANARY@", "@WANTED@"]
     with start_host(argv, listeners=2) as host:
-        out, err = host.communicate(timeout=60)
+        try:
+            out, err = host.communicate(timeout=60)
+        finally:
+            host.kill()
     assert host.returncode == 0, err
     found = json.loads(out)
     workspace = found["writable"].pop()
@@ -100,15 +104,18 @@ def test_no_process_of_a_run_outlives_a_host_that_is_killed(start_host: Starter,
     sleep = f"sleep {marked.seconds}"
     script = f"setsid {sleep} & (setsid sh -c '{sleep} & exit' &) ; {sleep} & echo ready; exec {sleep}"
     with start_host(["sh", "-c", script], listeners=1) as host:
-        assert host.stdout is not None
-        assert host.stdout.readline() == "ready\n"
-        handles = [os.pidfd_open(pid) for pid in marked.pids() if pid != host.pid]
-        assert len(handles) >= 6  # bwrap twice, four sleeps
-        host.send_signal(signal.SIGKILL)
+        try:
+            assert host.stdout is not None
+            assert host.stdout.readline() == "ready\n"
+            anyio.run(marked.sleeping, 4)
+            sandbox = [*marked.pids("sleep\0"), *marked.pids(f"{bwrap_path()}\0")]
+            handles = [os.pidfd_open(pid) for pid in sandbox]
+        finally:
+            host.send_signal(signal.SIGKILL)
         gone = [wait_for_end(handle) for handle in handles]
     for handle in handles:
         os.close(handle)
-    assert all(gone)
+    assert gone == [True] * 6  # four sleeps, bwrap outside and as the first process inside
     anyio.run(marked.gone)
 
 
@@ -128,7 +135,7 @@ def test_memory_and_environment_of_the_host_are_closed_to_its_own_user(folder: P
         "print(before, read())\n"
     )
     ordinary = os.geteuid() == 0
-    libraries = os.pathsep.join([str(ROOT / "src"), sysconfig.get_paths()["purelib"]])
+    libraries = os.pathsep.join([str(ROOT / "src"), LIBRARIES])
     done = subprocess.run(
         [interpreter_for(ordinary), "-B", "-c", script],
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": libraries},

@@ -40,7 +40,8 @@ async def main() -> None:
         os.chown(path, *(order["user"] or (-1, -1)))
 
     abstract = f"hostside-{os.getpid()}"
-    other = subprocess.Popen(["sleep", "1000"], env={"PLANTED": CANARY})
+    # Ends with its input, so also when this host is killed.
+    other = subprocess.Popen(["cat"], env={"PLANTED": CANARY}, stdin=subprocess.PIPE)
     tcp = socket.create_server(("127.0.0.1", 0))
     hidden = socket.socket(socket.AF_UNIX)
     hidden.bind("\0" + abstract)
@@ -92,8 +93,7 @@ async def main() -> None:
             code = await child.wait()
         print(child.stderr.text(), file=sys.stderr)
     finally:
-        other.kill()
-        other.wait()
+        other.communicate()
         for opened in (tcp, hidden, path_socket):
             opened.close()
     for listener in child.listeners:

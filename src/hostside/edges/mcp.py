@@ -46,12 +46,12 @@ _Context = ServerRequestContext[Any, Any]
 class Inbound:
     """What an edge knows of one request and the SDK would lose.
 
-    `arguments` are raw. `on_end` runs when the call has ended, however it ended; `begun` is True from its start.
+    `arguments` are raw. `running` is True while the call runs; what `on_end` holds then is run once it has ended.
     """
 
     arguments: JsonValue
-    on_end: Callable[[], None] = field(default=lambda: None)
-    begun: bool = False
+    running: bool = False
+    on_end: list[Callable[[], None]] = field(default_factory=list)
 
 
 def mcp_server(gateway_of: Callable[[], Gateway]) -> Server[Any]:
@@ -151,7 +151,7 @@ class _GatewayServer(Server[Any]):
     async def _call(self, ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         inbound = _inbound(ctx.request)
         meta = cast("Mapping[str, object]", ctx.meta or {})
-        inbound.begun = True
+        inbound.running = True
         try:
             async with _progress(ctx, meta) as progress:
                 call = ToolCall(
@@ -164,7 +164,9 @@ class _GatewayServer(Server[Any]):
                 result = await self._gateway_of().call(call)
             return call_result(result)
         finally:
-            inbound.on_end()
+            inbound.running = False
+            for ended in inbound.on_end:
+                ended()
 
 
 def _object(value: JsonValue) -> dict[str, Any]:

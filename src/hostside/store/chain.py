@@ -31,9 +31,7 @@ def event_hash(fields: Mapping[str, Any]) -> str:
 
     `prev_hash` and `seq` are among them; the row's own number and hash are not.
     """
-    covered: JsonObject = {
-        name: value for name, value in fields.items() if value is not None and name not in _OUTSIDE
-    }
+    covered: JsonObject = {name: value for name, value in fields.items() if value is not None and name not in _OUTSIDE}
     return digest(covered)
 
 

@@ -132,9 +132,7 @@ def delete_outcomes(database: Database, *, ended_before: datetime, now: datetime
         sessions.c.revoked_at.is_(None), sessions.c.expires_at > to_text(now)
     )
     needed = select(journal.c.receipt_id).where(journal.c.session_id.in_(open_sessions))
-    statement = delete(outcomes).where(
-        outcomes.c.at < to_text(ended_before), outcomes.c.receipt_id.not_in(needed)
-    )
+    statement = delete(outcomes).where(outcomes.c.at < to_text(ended_before), outcomes.c.receipt_id.not_in(needed))
     with database.write() as connection:
         return connection.execute(statement).rowcount
 

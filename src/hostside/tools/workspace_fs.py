@@ -59,8 +59,8 @@ def expected_errors(path: str, effect: Effect = Effect.NONE) -> Iterator[None]:
 class Place:
     """Where a path leads: an open folder and a name in it. A context manager: it closes its handles.
 
-    `path` is as given, `relative` the same from the root. `name` is `.` for the workspace root itself. `status` is what stands there, never a link; None when nothing does.
-    Then `absent` holds the names from the first that is missing to the last.
+    `path` is as given, `relative` the same from the root. `name` is `.` for the workspace root itself. `status` is what
+    stands there, never a link; None when nothing does. Then `absent` holds the names from the first missing one on.
     """
 
     path: str

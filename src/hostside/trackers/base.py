@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 from hostside.core.call import CallContext
-from hostside.core.canonical import JsonValue
+from hostside.core.canonical import JsonObject, JsonValue
 from hostside.core.issue import Issue
 from hostside.core.scope import Target, issue_target
 from hostside.core.spec import TargetContext, Tool
@@ -44,6 +44,9 @@ class TrackerAdapter(Protocol):
 
     async def fetch_by_identifier(self, identifier: str) -> Issue | None:
         """Return the one issue with this identifier, exactly as spelled, or None. Raises as `fetch_by_ids`."""
+
+    async def fetch_comments(self, issue: Issue) -> tuple[JsonObject, ...]:
+        """Return every comment of an issue, oldest first: `id`, `body`, `author`, `created_at`. Raises as `fetch_by_ids`."""
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools of this adapter. They hold no issue: each call carries its own."""

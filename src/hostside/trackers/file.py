@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from hostside.core.canonical import JsonValue
+from hostside.core.canonical import JsonObject, JsonValue
 from hostside.core.issue import Issue
 from hostside.core.spec import Tool
 from hostside.errors import ToolFailed
@@ -75,6 +75,10 @@ class FileTracker:
     async def fetch_by_identifier(self, identifier: str) -> Issue | None:
         """Return the issue with exactly this identifier, or None; raise as `fetch_by_ids`."""
         return _one(await run_sync(self._issues.entries), "identifier", identifier)
+
+    async def fetch_comments(self, issue: Issue) -> tuple[JsonObject, ...]:
+        """Return the issue's comments in the file's order."""
+        return tuple(comment.as_object() for comment in await run_sync(self._issues.comments, issue.id))
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the six `file_issue_*` tools."""

@@ -10,10 +10,11 @@ import json
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
+from time import sleep as pause
 
 from hostside.core.canonical import JsonRejected, JsonValue, parse
 from hostside.errors import Effect, FailureCode, ToolFailed
@@ -72,7 +73,7 @@ def locked(path: Path, wait_seconds: float) -> Iterator[None]:
     except OSError as exc:
         raise _unreachable("locked", exc) from None
     try:
-        _acquire(handle, time.monotonic() + wait_seconds)
+        _acquire(handle, monotonic() + wait_seconds)
         yield
     finally:
         os.close(handle)
@@ -106,12 +107,12 @@ def _acquire(handle: int, deadline: float) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= deadline:
+            if monotonic() >= deadline:
                 raise tracker_request(
                     "Another process is holding the tracker file, so nothing was written.",
                     remedy="Try again in a few seconds.",
                 ) from None
-            time.sleep(_POLL_SECONDS)
+            pause(_POLL_SECONDS)
         except OSError as exc:
             raise _unreachable("locked", exc) from None
         else:

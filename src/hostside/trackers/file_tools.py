@@ -171,7 +171,7 @@ def _move(issues: FileIssues) -> Tool:
         description="Move the issue that this run works on to another state, by name, and optionally leave a comment in "
         "the same step. With `expected_state` it moves only from that state; otherwise the call fails with "
         "precondition_failed, says which state was seen, and changes nothing. An unknown state fails the same way and "
-        "lists the valid ones. `unchanged` is true when the issue was already there. The result has been read back.",
+        "lists the valid ones. `unchanged` is true when nothing had to be written. The result has been read back.",
         input_schema=schemas.MOVE_INPUT,
         output_schema=schemas.MOVE_RESULT,
         idempotent=True,

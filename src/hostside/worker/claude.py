@@ -4,24 +4,30 @@ import contextlib
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import anyio
 
-from hostside.core.canonical import JsonValue
+from hostside.core.call import ToolCall, ToolResult
+from hostside.core.canonical import JsonObject
 from hostside.core.gateway import Gateway
 from hostside.core.redaction import Redactor
+from hostside.edges.http_server import serve_on
+from hostside.edges.mcp_http import ENDPOINT, HttpEdge, http_app
+from hostside.errors import HostsideError
 from hostside.worker.agent import AgentOutcome, AgentTask, EndState
 from hostside.worker.claude_command import arguments, mcp_config, native_tools, variables
-from hostside.worker.claude_conversation import Clock, Conversation, Stop
+from hostside.worker.claude_conversation import Clock, Conversation
 from hostside.worker.claude_events import EventReporter
 from hostside.worker.claude_outcome import classify
 from hostside.worker.isolation import Launch, RunIsolation
 from hostside.worker.isolation_level import IsolationLevel
 from hostside.worker.model_relay import ModelRelay, relayed_base_url
-from hostside.worker.process import Child, LaunchError
+from hostside.worker.process import Child
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
+EDGE = "run-http"
 _STDERR_BYTES = 4_096
 
 
@@ -34,19 +40,17 @@ class ClaudeRuntime:
     the provider was not reached or failed, and a later attempt may succeed.
     """
 
-    def __init__(self, edge: str = "run-http") -> None:
-        if edge != "run-http":
-            raise ValueError(f"this runtime serves the edge run-http, not {edge}")
+    def __init__(self, edge: str = EDGE) -> None:
+        if edge != EDGE:
+            raise ValueError(f"this runtime serves the edge {EDGE}, not {edge}")
         self.edge = edge
 
     async def run(self, task: AgentTask) -> AgentOutcome:
-        """Drive one conversation to its end. Raises nothing but cancellation, and then too agent, edge and listeners are
-        gone. A failure to start is the outcome `start_failed`."""
-        run = _Run(task)
-        try:
-            outcome = await run.drive()
-        except _NotStarted as error:
-            outcome = AgentOutcome(state=EndState.FAILED, reason="start_failed", detail=run.redact(str(error)))
+        """Drive one conversation to its end. Whatever the agent does is an outcome, also that it does not start.
+
+        When this returns or is cancelled, agent, listeners and edge are gone and every call has its receipt.
+        """
+        outcome = await _Run(task).drive()
         task.event(
             "agent_ended", {"state": outcome.state.value, "reason": outcome.reason, "exit_code": outcome.exit_code}
         )
@@ -61,10 +65,11 @@ class _Run:
     def __init__(self, task: AgentTask) -> None:
         self._task = task
         secrets = filter(None, (task.token, task.settings.model_key))
-        self.redact = Redactor(secrets).text
-        self._report = EventReporter(task.event, self.redact)
+        self._redact = Redactor(secrets).text
+        self._report = EventReporter(task.event, self._redact)
         self._clock = Clock(task.settings)
         self._upstream = task.settings.model_base_url or DEFAULT_UPSTREAM
+        self._watched: _WatchedGateway | None = None
 
     async def drive(self) -> AgentOutcome:
         with self._task.isolation.prepare(listeners=2) as launch:
@@ -74,7 +79,10 @@ class _Run:
                 early = launch.take_listeners()
                 if early:
                     await self._serve(services, early, launch.addresses)
-                child = await self._spawn(launch)
+                try:
+                    child = await self._spawn(launch)
+                except _NotStarted as error:
+                    return AgentOutcome(state=EndState.FAILED, reason="start_failed", detail=self._redact(str(error)))
                 try:
                     if not early:
                         await self._serve(services, child.listeners, launch.addresses)
@@ -87,9 +95,7 @@ class _Run:
         task = self._task
         try:
             command, extras = self._command(launch)
-            child = await task.isolation.spawn(
-                command, extras=extras, launch=launch, stderr_limit=_STDERR_BYTES
-            )
+            child = await task.isolation.spawn(command, extras=extras, launch=launch, stderr_limit=_STDERR_BYTES)
         except (HostsideError, OSError, ValueError) as error:
             raise _NotStarted(f"the agent could not be started: {error}") from error
         facts: JsonObject = {"pid": child.pid, "pid_started_at": child.pid_started_at}
@@ -110,16 +116,12 @@ class _Run:
             resume=task.resume,
         )
         temporary = _temporary_folder(task.isolation)
-        return command, variables(
-            settings, model_url=relayed_base_url(model, self._upstream), temporary=temporary
-        )
+        return command, variables(settings, model_url=relayed_base_url(model, self._upstream), temporary=temporary)
 
     async def _converse(self, child: Child) -> AgentOutcome:
         task = self._task
-        listed = tuple(tool.name for tool in task.gateway.session.listing())
-        conversation = Conversation(
-            child, self._report, self._clock, listed=listed, native=native_tools(task.settings)
-        )
+        listed = task.gateway.session.listed
+        conversation = Conversation(child, self._report, self._clock, listed=listed, native=native_tools(task.settings))
         try:
             stop = await conversation.run(task.prompt, lambda: self._ready(listed))
         except BaseException:
@@ -136,8 +138,8 @@ class _Run:
             self._report,
             stop=stop,
             exit_code=exit_code,
-            stderr=child.stderr.text(self.redact),
-            redact=self.redact,
+            stderr=child.stderr.text(self._redact),
+            redact=self._redact,
         )
 
     def _ready(self, listed: tuple[str, ...]) -> None:
@@ -154,3 +156,76 @@ class _Run:
             },
         )
 
+    async def _serve(
+        self,
+        services: contextlib.AsyncExitStack,
+        listeners: Sequence[socket.socket],
+        addresses: Sequence[tuple[str, int]],
+    ) -> None:
+        for listener in listeners:
+            services.callback(listener.close)
+        edge, model = listeners
+        host, port = addresses[0]
+        facts: JsonObject = {"edge": EDGE, "address": f"{host}:{port}"}
+        app = http_app(self._resolve, allowed_hosts={f"{host}:{port}"})
+        services.callback(self._task.event, "edge_stopped", facts)
+        await services.enter_async_context(_served(edge, app))
+        self._task.event("edge_started", facts)
+        await services.enter_async_context(ModelRelay(model, self._upstream))
+
+    async def _resolve(self, token: str) -> Gateway | None:
+        gateway = await self._task.resolve_token(token)
+        # The listener is this run's: another session's token, good as it may be elsewhere, is none here (R-214).
+        if gateway is None or gateway.session.session_id != self._task.gateway.session.session_id:
+            return None
+        # One object for one gateway, since the edge keeps by it what it made of the listing.
+        if self._watched is None or self._watched.inner is not gateway:
+            self._watched = _WatchedGateway(gateway, self._clock)
+        return self._watched
+
+
+class _WatchedGateway(Gateway):
+    """The task's gateway, whose calls hold the clock (R-192)."""
+
+    def __init__(self, inner: Gateway, clock: Clock) -> None:
+        self.session = inner.session
+        self.inner = inner
+        self._clock = clock
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        with self._clock.calling():
+            return await self.inner.call(call)
+
+    def close(self, reason: str) -> None:
+        self.inner.close(reason)
+
+
+@contextlib.asynccontextmanager
+async def _served(listener: socket.socket, edge: HttpEdge) -> AsyncIterator[None]:
+    ready = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(serve_on, [listener], edge, ready=ready, before_stop=edge.close))
+        await ready.wait()
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _edge_url(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"http://{host}:{port}{ENDPOINT}"
+
+
+def _temporary_folder(isolation: RunIsolation) -> str | None:
+    """Make the folder that TMPDIR names; None in a sandbox, which has a /tmp of its own."""
+    if isolation.level is IsolationLevel.BWRAP:
+        return None
+    folder = isolation.home / "tmp"
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return str(folder)
+    owner = isolation.home.stat()
+    os.chown(folder, owner.st_uid, owner.st_gid)
+    return str(folder)

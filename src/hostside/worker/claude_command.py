@@ -5,6 +5,7 @@ nor the prompt is in an argument, a file or a variable.
 """
 
 import json
+import re
 from pathlib import Path
 
 from hostside.worker.agent import AgentSettings
@@ -18,6 +19,7 @@ NATIVE_TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Write")
 _INSIDE = "/opt/agent/claude"
 # The entry's `timeout` is a hard wall around one call: the host's own deadlines must come first (facts: 60 s without it).
 _LONGEST_CALL_SECONDS = 86_400.0
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,199}")
 
 
 def claude_binds(executable: Path) -> tuple[Bind, ...]:
@@ -51,7 +53,8 @@ def arguments(
 ) -> list[str]:
     """The command line. `config` is the path under which the process reads its MCP configuration.
 
-    Options of `settings`: `max_model_turns` (model requests of one run) and `effort`.
+    Options of `settings`: `max_model_turns` (model requests of one run) and `effort`. Raises `ValueError` for a value that
+    the client could take for an option: the session to resume was named by an agent, the model perhaps by a repository.
     """
     native = native_tools(settings)
     command = [executable, "-p", "--input-format", "stream-json", "--output-format", "stream-json"]
@@ -59,14 +62,14 @@ def arguments(
     command += ["--setting-sources", "", "--strict-mcp-config", "--mcp-config", config]
     command += ["--permission-mode", "dontAsk", "--allowedTools", ",".join((f"mcp__{SERVER}", *native))]
     command += ["--tools", ",".join(native)]
-    command += ["--session-id", session_id] if resume is None else ["--resume", resume]
+    command += ["--session-id", session_id] if resume is None else ["--resume", _plain("--resume", resume)]
     for option, value in (
         ("--model", settings.model),
         ("--max-turns", settings.options.get("max_model_turns")),
         ("--effort", settings.options.get("effort")),
     ):
         if value is not None:
-            command += [option, value]
+            command += [option, _plain(option, value)]
     return command
 
 
@@ -102,6 +105,12 @@ def user_message(text: str) -> bytes:
 def interrupt_request() -> bytes:
     """The control line that ends the turn as Ctrl-C does: running calls are cancelled, the result is still written."""
     return _line({"type": "control_request", "request_id": "stop", "request": {"subtype": "interrupt"}})
+
+
+def _plain(option: str, value: str) -> str:
+    if not _PLAIN.fullmatch(value):
+        raise ValueError(f"no usable value for {option}")
+    return value
 
 
 def _line(message: object) -> bytes:

@@ -1,6 +1,7 @@
 """One started Claude Code process: its prompt goes in, its events come out, bounded by three clocks."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import anyio
@@ -16,6 +17,7 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024
 INTERRUPT_SECONDS = 3.0
 TERMINATE_SECONDS = 2.0
 LINGER_SECONDS = 10.0
+DRAIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +38,22 @@ class Clock:
         self._turn_ends = begun + settings.turn_timeout_seconds
         self._start_ends = begun + settings.start_timeout_seconds
         self._last_sign = begun
+        self._calls = 0
         self._phase = "starting"
 
     def touch(self) -> None:
-        """The agent gave a sign of life: an event, or a request to its edge."""
+        """The agent gave a sign of life."""
         self._last_sign = self._now()
+
+    @contextlib.contextmanager
+    def calling(self) -> Iterator[None]:
+        """While a tool call of it runs, the agent waits and is not silent."""
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self.touch()
 
     def started(self) -> None:
         """It has found its tools; from now on silence counts."""
@@ -77,7 +90,9 @@ class Clock:
         if self._phase == "ended":
             return self._last_sign + LINGER_SECONDS
         stall = self._settings.stall_timeout_seconds
-        return min(self._turn_ends, self._last_sign + stall) if stall > 0 else self._turn_ends
+        if stall <= 0:
+            return self._turn_ends
+        return min(self._turn_ends, (self._now() if self._calls else self._last_sign) + stall)
 
 
 class Conversation:
@@ -95,9 +110,11 @@ class Conversation:
 
     async def run(self, prompt: str, on_ready: Callable[[], None]) -> Stop | None:
         """Until the agent ends by itself (None) or has to be ended. `on_ready`: its tools are found to be there."""
+        stop = None
         async with anyio.create_task_group() as tasks:
             # Beside the reading: an agent that does not read must meet its deadline all the same.
             tasks.start_soon(self._send, prompt)
+            tasks.start_soon(self._watch, tasks.cancel_scope)
             stop = await self._read(on_ready)
             tasks.cancel_scope.cancel()
         return stop
@@ -108,14 +125,17 @@ class Conversation:
         The request goes through stdin, since a signal would meet the sandbox first. Events are still read meanwhile.
         """
         try:
-            with anyio.move_on_after(INTERRUPT_SECONDS):
-                # Half a prompt in the pipe makes every later line part of it.
-                if self._prompted:
+            # Half a prompt in the pipe would make this line a part of it.
+            if self._prompted:
+                with anyio.move_on_after(INTERRUPT_SECONDS):
                     await self._child.send(interrupt_request())
-                self._child.close_stdin()
-                while self._prompted and (line := await self._next_line()) is not None:
-                    self._report.take(line)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, LineTooLong):
+                    self._child.close_stdin()
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._drain)
+                        await self._child.ended()
+                        # Its last words are in the pipe by now; only a stranger could still hold it open.
+                        tasks.cancel_scope.deadline = anyio.current_time() + DRAIN_SECONDS
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
             await self._child.stop(TERMINATE_SECONDS)
@@ -135,6 +155,18 @@ class Conversation:
             # It does not read or is gone: its end of the conversation says how it went on.
             return
         self._prompted = True
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(LineTooLong):
+            while (line := await self._next_line()) is not None:
+                self._report.take(line)
+
+    async def _watch(self, conversation: anyio.CancelScope) -> None:
+        # What the agent started may hold its output open: the end of the process is the end of the conversation.
+        with contextlib.suppress(TimeoutError):
+            await self._child.ended()
+        await anyio.sleep(DRAIN_SECONDS)
+        conversation.cancel()
 
     async def _read(self, on_ready: Callable[[], None]) -> Stop | None:
         while True:

@@ -53,7 +53,9 @@ class Init:
             model=_text(message.get("model")),
             version=_text(message.get("claude_code_version")),
             servers=servers,
-            tools=frozenset(tool for tool in tools if isinstance(tool, str)) if isinstance(tools, list) else frozenset(),
+            tools=frozenset(tool for tool in tools if isinstance(tool, str))
+            if isinstance(tools, list)
+            else frozenset(),
         )
 
     def problem(self, *, listed: Iterable[str], native: Iterable[str]) -> str | None:
@@ -89,17 +91,15 @@ class Result:
     def of(message: Message) -> "Result":
         errors = message.get("errors")
         text = message.get("result") or (errors if isinstance(errors, list) else "")
-        status = message.get("api_error_status")
-        turns = message.get("num_turns")
         return Result(
             subtype=short(message.get("subtype")),
             # Absent is not success: only the word itself is.
             is_error=message.get("is_error") is not False,
             terminal_reason=_text(message.get("terminal_reason")),
-            api_status=status if _is_integer(status) else None,
+            api_status=_integer(message.get("api_error_status")),
             api_failed=message.get("terminal_reason") == "api_error",
             text="; ".join(map(str, text)) if isinstance(text, list) else str(text),
-            turns=turns if _is_integer(turns) else 0,
+            turns=_integer(message.get("num_turns")) or 0,
             usage=_usage(message),
         )
 
@@ -135,7 +135,9 @@ class EventReporter:
         if subtype == "init":
             self.init = self.init or Init.of(message)
         elif subtype == "api_retry":
-            facts: JsonObject = {name: _number(message.get(name)) for name in ("attempt", "max_retries", "error_status")}
+            facts: JsonObject = {
+                name: _number(message.get(name)) for name in ("attempt", "max_retries", "error_status")
+            }
             self._event("agent_model_retry", facts)
         elif subtype == "permission_denied":
             self._permission_denied(message)
@@ -194,8 +196,8 @@ def _number(value: object) -> JsonValue:
     return value
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _text(value: object) -> str | None:

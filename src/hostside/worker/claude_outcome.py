@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from hostside.worker.agent import AgentOutcome, EndState
+from hostside.worker.claude_conversation import Stop
 from hostside.worker.claude_events import EventReporter, Result
 
-DETAIL_CHARACTERS = 2_000
+PART_CHARACTERS = 1_000
 # Too many requests, and the provider's own overload: both pass by waiting.
 _BUSY: Final = frozenset({429, 529})
 
@@ -14,25 +15,25 @@ _BUSY: Final = frozenset({429, 529})
 def classify(
     report: EventReporter,
     *,
-    stopped: str | None,
+    stop: Stop | None,
     exit_code: int | None,
     stderr: str,
     redact: Callable[[str], str],
-    problem: str = "",
 ) -> AgentOutcome:
-    """The outcome. `stopped`: the reason for which the host ended the agent, None when it ended by itself.
+    """The outcome. `stop`: why the host ended the agent, None when it ended by itself.
 
-    `exit_code` is None when the host ended it after its result. `stderr` is the redacted end of what it wrote there.
+    `exit_code` is None when the host had to end it after its result. `stderr`: the end of what it wrote there, redacted.
     """
-    state, reason = _end(report, stopped, exit_code)
+    state, reason = _end(report, stop, exit_code)
     result = report.result
-    said = "" if result is None or state is EndState.SUCCEEDED else redact(result.text)
-    failed = state is not EndState.SUCCEEDED
-    detail = " | ".join(part for part in (problem, said, stderr.strip() if failed else "") if part)
+    parts = ["" if stop is None else redact(stop.detail)]
+    if state is not EndState.SUCCEEDED:
+        # Each part is cut by itself, so that a talkative one does not push the others out.
+        parts += ["" if result is None else redact(result.text)[:PART_CHARACTERS], stderr.strip()[-PART_CHARACTERS:]]
     return AgentOutcome(
         state=state,
         reason=reason,
-        detail=detail[-DETAIL_CHARACTERS:],
+        detail=" | ".join(filter(None, parts)),
         agent_session_id=None if report.init is None else report.init.session_id,
         exit_code=exit_code,
         usage={} if result is None else result.usage,
@@ -40,9 +41,9 @@ def classify(
     )
 
 
-def _end(report: EventReporter, stopped: str | None, exit_code: int | None) -> tuple[EndState, str]:
-    if stopped is not None:
-        return EndState.FAILED, stopped
+def _end(report: EventReporter, stop: Stop | None, exit_code: int | None) -> tuple[EndState, str]:
+    if stop is not None:
+        return EndState.FAILED, stop.reason
     if report.result is not None:
         return _of_result(report.result, exit_code)
     if report.init is None:

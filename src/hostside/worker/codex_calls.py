@@ -89,6 +89,7 @@ class HostCalls:
             return
         went_without = item.get("status") == "failed" and not item.get("contentItems")
         if call_id in self._running:
+            self._answered.pop(call_id, None)
             if went_without:
                 self._dropped.add(call_id)  # told when the call ends, with its receipt
         elif call_id in self._answered:

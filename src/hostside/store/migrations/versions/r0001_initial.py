@@ -1,7 +1,10 @@
 """Receipts with their chain, journal, outcomes, sessions, tokens, runs (D7, D10, design §5.1)."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.schema import SchemaItem
 
 revision = "0001"
 down_revision = None
@@ -53,13 +56,23 @@ WHERE s.phase IN ('started', 'combined')
 
 def upgrade() -> None:
     """Create every table, the append-only triggers and the one-row-per-call view."""
-    _create("runs", _columns(_RUN), sa.PrimaryKeyConstraint("run_id", name="pk_runs"))
+    _create("runs", *_columns(_RUN), sa.PrimaryKeyConstraint("run_id", name="pk_runs"))
     _index("runs", "state")
     _index("runs", "issue_id")
     _index("runs", "started_at")
-    _create("run_events", _row_id("event_id"), *_columns("run_id! at! name! facts!"), _belongs("run_events", "run_id", "runs"))
+    _create(
+        "run_events",
+        _row_id("event_id"),
+        *_columns("run_id! at! name! facts!"),
+        _belongs("run_events", "run_id", "runs"),
+    )
     _index("run_events", "run_id", "event_id")
-    _create("acceptance", _row_id("acceptance_id"), *_columns("run_id! who! what! at!"), _belongs("acceptance", "run_id", "runs"))
+    _create(
+        "acceptance",
+        _row_id("acceptance_id"),
+        *_columns("run_id! who! what! at!"),
+        _belongs("acceptance", "run_id", "runs"),
+    )
     _index("acceptance", "run_id")
     _create(
         "sessions",
@@ -104,18 +117,17 @@ def _receipts() -> None:
     op.execute(_VIEW)
 
 
-def _create(table: str, *parts: object) -> None:
-    flat = [part for item in parts for part in (item if isinstance(item, list) else [item])]
-    op.create_table(table, *flat)
+def _create(table: str, *parts: SchemaItem) -> None:
+    op.create_table(table, *parts)
 
 
-def _columns(words: str) -> "list[sa.Column[object]]":
+def _columns(words: str) -> list[sa.Column[Any]]:
     """Return the columns that `words` names; `!` means NOT NULL."""
     return [_column(word.rstrip("!"), nullable=not word.endswith("!")) for word in words.split()]
 
 
-def _column(name: str, *, nullable: bool) -> "sa.Column[object]":
-    kind: sa.types.TypeEngine[object] = sa.Text()
+def _column(name: str, *, nullable: bool) -> sa.Column[Any]:
+    kind: sa.types.TypeEngine[Any] = sa.Text()
     if name in _NUMBERS:
         kind = sa.Integer()
     elif name in _LONG:
@@ -123,7 +135,7 @@ def _column(name: str, *, nullable: bool) -> "sa.Column[object]":
     return sa.Column(name, kind, nullable=nullable)
 
 
-def _row_id(name: str) -> "sa.Column[object]":
+def _row_id(name: str) -> sa.Column[Any]:
     return sa.Column(name, _ID, primary_key=True)
 
 

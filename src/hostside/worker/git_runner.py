@@ -1,0 +1,45 @@
+"""Workspace git for the git tools: every process inside the run's isolation (D9)."""
+
+from collections.abc import Mapping, Sequence
+
+from hostside.tools.git_runner import GIT_ENVIRONMENT, GitCompleted, GitUnavailable
+from hostside.worker.isolation import RunIsolation
+from hostside.worker.process import LaunchError
+
+#: Set by `env`, inside: the environment contract lets no GIT_* name of a configuration or program through (R-328).
+_PREFIX = ("env", *(f"{name}={value}" for name, value in GIT_ENVIRONMENT.items()))
+
+
+class IsolatedGit:
+    """A GitRunner over one run's isolation. `identity` holds `GIT_AUTHOR_*` and `GIT_COMMITTER_*`, nothing else."""
+
+    def __init__(self, isolation: RunIsolation, identity: Mapping[str, str]) -> None:
+        self._isolation = isolation
+        self._identity = dict(identity)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_seconds: float,
+        output_limit_bytes: int,
+        stdin: bytes | None = None,
+    ) -> GitCompleted:
+        """Run git in the workspace. Raises GitUnavailable when it could not be started."""
+        try:
+            done = await self._isolation.run(
+                [*_PREFIX, *argv],
+                timeout_seconds=timeout_seconds,
+                output_limit_bytes=output_limit_bytes,
+                extras=self._identity,
+                stdin=stdin or b"",
+            )
+        except (LaunchError, TimeoutError) as exc:
+            raise GitUnavailable(str(exc)) from exc
+        return GitCompleted(
+            exit_code=done.exit_code,
+            stdout=done.stdout,
+            stderr=done.stderr,
+            timed_out=done.timed_out,
+            truncated=done.truncated,
+        )

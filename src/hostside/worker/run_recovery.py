@@ -1,0 +1,54 @@
+"""After a crash: runs whose process is gone are ended, their children too, their tokens revoked, their calls closed (R-219)."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from hostside.core.canonical import JsonValue
+from hostside.store.database import Database
+from hostside.store.recovery import close_as_unknown, open_calls
+from hostside.store.runs import Run, RunStore
+from hostside.store.sessions import SessionStore
+from hostside.worker.process_identity import kill_recorded, started_at
+
+REASON = "host_gone"
+
+
+def recover(
+    database: Database, runs: RunStore, sessions: SessionStore, *, now: Callable[[], datetime]
+) -> tuple[str, ...]:
+    """End every run whose host process is gone; return their ids. Safe to run at any time, by any process.
+
+    Order matters: the token dies first, then the children, then the calls they left open are closed as unknown, and
+    only then is the run final, so that a crash in the middle is taken up by the next pass.
+    """
+    ended = []
+    for run in runs.live_runs():
+        if _is_alive(run):
+            continue
+        sessions.revoke_run(run.run_id)
+        for pid, ticks in _children(runs, run):
+            kill_recorded(pid, ticks)
+        for call in open_calls(database, run_id=run.run_id):
+            close_as_unknown(database, call.receipt_id, at=now())
+        if runs.mark_interrupted(run.run_id, REASON):
+            ended.append(run.run_id)
+    return tuple(ended)
+
+
+def _is_alive(run: Run) -> bool:
+    return run.pid is not None and run.pid_started_at is not None and started_at(run.pid) == run.pid_started_at
+
+
+def _children(runs: RunStore, run: Run) -> list[tuple[int, int]]:
+    found = []
+    for event in runs.events(run.run_id):
+        facts = event["facts"]
+        if event["name"] == "agent_started" and isinstance(facts, dict):
+            pid, ticks = _number(facts.get("pid")), _number(facts.get("pid_started_at"))
+            if pid > 1 and ticks > 0:
+                found.append((pid, ticks))
+    return found
+
+
+def _number(value: JsonValue) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,135 @@
+"""One agent runtime under test: a task over a real gateway, the events it told, and what is left of it afterwards."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from hostside.core.call import CallContext, ToolResult
+from hostside.core.canonical import JsonObject
+from hostside.core.gateway import Gateway
+from hostside.core.spec import Tool
+from hostside.worker.agent import AgentOutcome, AgentRuntime, AgentSettings, AgentTask
+from hostside.worker.isolation import RunIsolation
+from tests.support.gateways import an_issue, make_gateway
+from tests.support.memory_receipts import MemoryReceipts
+from tests.support.tools import a_post_spec, a_spec, a_tool, schema
+
+TOKEN = "hst_" + "t" * 43
+OTHER_TOKEN = "hst_" + "o" * 43
+MODEL_KEY = "sk-ant-canary-0123456789abcdef"
+
+
+class Waiting:
+    """An executor that says when it began and goes on when it may, or until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.began = anyio.Event()
+        self.release = anyio.Event()
+
+    async def __call__(self, _arguments: JsonObject, _context: CallContext) -> ToolResult:
+        """Wait for `release`."""
+        self.began.set()
+        await self.release.wait()
+        return ToolResult(structured={"id": "late"})
+
+
+async def echo(arguments: JsonObject, _context: CallContext) -> ToolResult:
+    """Answer with the arguments."""
+    return ToolResult(structured={"id": str(arguments.get("body", ""))})
+
+
+def tools(waiting: Waiting) -> tuple[Tool, ...]:
+    """`demo_get` reads, `demo_post` posts and answers at once, `demo_wait` waits."""
+    body = schema({"body": {"type": "string", "maxLength": 100}}, ("body",))
+    return (
+        a_tool(echo, spec=a_spec("demo_get", input_schema=body)),
+        a_tool(echo, spec=a_post_spec("demo_post", input_schema=body)),
+        a_tool(waiting, spec=a_post_spec("demo_wait", input_schema=schema(), timeout_seconds=30.0)),
+    )
+
+
+def settings(kind: str, executable: Path | None, **changes: Any) -> AgentSettings:
+    """Settings with short clocks."""
+    base = AgentSettings(
+        kind=kind,
+        executable=executable,
+        version=None,
+        model=None,
+        model_base_url="http://127.0.0.1:9",
+        model_key=MODEL_KEY,
+        native_tools="workspace",
+        turn_timeout_seconds=60.0,
+        stall_timeout_seconds=30.0,
+        start_timeout_seconds=20.0,
+        max_turns=20,
+    )
+    return replace(base, **changes)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """Runs tasks of one session. `gateways` says which token stands for which gateway at the moment."""
+
+    isolation: RunIsolation
+    settings: AgentSettings
+    waiting: Waiting = field(default_factory=Waiting)
+    receipts: MemoryReceipts = field(default_factory=MemoryReceipts)
+    events: list[tuple[str, JsonObject]] = field(default_factory=list)
+    gateways: dict[str, Gateway] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Open the session, and another one with a token of its own."""
+        offered = tools(self.waiting)
+        self.gateways[TOKEN] = make_gateway(offered, issue=an_issue(), edge="run-http", receipts=self.receipts)
+        self.gateways[OTHER_TOKEN] = make_gateway(
+            offered, issue=an_issue("DEMO-2"), edge="run-http", receipts=self.receipts, session_id="s-2"
+        )
+
+    def task(self, prompt: str, *, resume: str | None = None) -> AgentTask:
+        """A task with that prompt."""
+        return AgentTask(
+            gateway=self.gateways[TOKEN],
+            isolation=self.isolation,
+            workspace=self.isolation.workspace,
+            home=self.isolation.home,
+            prompt=prompt,
+            token=TOKEN,
+            resolve_token=self._resolve,
+            settings=self.settings,
+            event=lambda name, facts: self.events.append((name, dict(facts))),
+            resume=resume,
+        )
+
+    async def play(self, runtime: AgentRuntime, steps: Iterable[Mapping[str, Any]], **task: Any) -> AgentOutcome:
+        """Run a fake agent whose prompt is a list of steps. Fails after 60 seconds."""
+        with anyio.fail_after(60):
+            return await runtime.run(self.task(json.dumps(list(steps)), **task))
+
+    def named(self, name: str) -> list[JsonObject]:
+        """The facts of every event of that name."""
+        return [facts for event, facts in self.events if event == name]
+
+    def calls(self) -> list[tuple[str, str | None]]:
+        """Tool and failure code of every receipt, in order of their ends."""
+        started = {event.receipt_id: event.tool for event in self.receipts.starts}
+        return [(started[end.receipt_id], end.code and end.code.value) for end in self.receipts.ends]
+
+    @property
+    def edge(self) -> tuple[str, int]:
+        """Where the edge was."""
+        host, _, port = str(self.named("edge_started")[0]["address"]).rpartition(":")
+        return host, int(port)
+
+    async def until(self, name: str) -> JsonObject:
+        """Wait at most 20 seconds for an event."""
+        with anyio.fail_after(20):
+            while not self.named(name):
+                await anyio.sleep(0.01)
+        return self.named(name)[0]
+
+    async def _resolve(self, token: str) -> Gateway | None:
+        return self.gateways.get(token)

@@ -20,18 +20,18 @@ steps = st.lists(
 
 
 @pytest.fixture(scope="module")
-def empty() -> "tempfile.TemporaryDirectory[str]":
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated file to copy: migrating anew for each example would be all the time there is."""
-    folder = tempfile.TemporaryDirectory()
-    open_store(Path(folder.name) / "hostside.db").close()
-    return folder
+    path = tmp_path_factory.mktemp("empty") / "hostside.db"
+    open_store(path).close()
+    return path
 
 
 @settings(max_examples=25)
 @given(steps=steps)
-def test_any_interleaving_of_sessions_verifies(empty: "tempfile.TemporaryDirectory[str]", steps: list[tuple[str, str]]) -> None:
+def test_any_interleaving_of_sessions_verifies(empty: Path, steps: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(Path(empty.name) / "hostside.db", folder)
+        shutil.copy(empty, folder)
         store = open_store(Path(folder) / "hostside.db")
         for name in SESSIONS:
             store.sessions.open(session(name))

@@ -1,12 +1,13 @@
 """Disks that fail on demand."""
 
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import event
 
 from hostside.store.database import Database
 
@@ -17,11 +18,11 @@ class TightDisk:
     def __init__(self, database: Database) -> None:
         self.full = False
         self.read_only = False
-        event.listen(database.engine, "begin", self._limit)
+        event.listen(database.engine, "checkout", self._limit)
 
-    def _limit(self, connection: Connection) -> None:
-        connection.exec_driver_sql(f"PRAGMA max_page_count = {1 if self.full else 2**30}")
-        connection.exec_driver_sql(f"PRAGMA query_only = {int(self.read_only)}")
+    def _limit(self, connection: sqlite3.Connection, _record: object, _proxy: object) -> None:
+        connection.execute(f"PRAGMA query_only = {int(self.read_only)}")
+        connection.execute(f"PRAGMA max_page_count = {1 if self.full else 2**30}")
 
 
 #: Arguments that do not fit into the pages that a file already has.

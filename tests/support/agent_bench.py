@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -43,12 +44,13 @@ async def echo(arguments: JsonObject, _context: CallContext) -> ToolResult:
 
 
 def tools(waiting: Waiting) -> tuple[Tool, ...]:
-    """`demo_get` reads, `demo_post` posts and answers at once, `demo_wait` waits."""
+    """`demo_get` and `demo_post` answer at once, `demo_wait` waits, `demo_slow` meets its deadline after 1.2 seconds."""
     body = schema({"body": {"type": "string", "maxLength": 100}}, ("body",))
     return (
         a_tool(echo, spec=a_spec("demo_get", input_schema=body)),
         a_tool(echo, spec=a_post_spec("demo_post", input_schema=body)),
         a_tool(waiting, spec=a_post_spec("demo_wait", input_schema=schema(), timeout_seconds=30.0)),
+        a_tool(Waiting(), spec=a_post_spec("demo_slow", input_schema=schema(), timeout_seconds=1.2)),
     )
 
 
@@ -121,15 +123,8 @@ class Bench:
     @property
     def edge(self) -> tuple[str, int]:
         """Where the edge was."""
-        host, _, port = str(self.named("edge_started")[0]["address"]).rpartition(":")
-        return host, int(port)
-
-    async def until(self, name: str) -> JsonObject:
-        """Wait at most 20 seconds for an event."""
-        with anyio.fail_after(20):
-            while not self.named(name):
-                await anyio.sleep(0.01)
-        return self.named(name)[0]
+        url = urlsplit(str(self.named("edge_started")[0]["url"]))
+        return str(url.hostname), int(url.port or 0)
 
     async def _resolve(self, token: str) -> Gateway | None:
         return self.gateways.get(token)

@@ -10,11 +10,11 @@ import json
 import socket
 import sys
 import warnings
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import mcp_types as t
-from mcp.server.caching import CACHEABLE_METHODS, CacheHint
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.streamable_http import EventId, EventMessage, EventStore, StreamId
@@ -162,7 +162,7 @@ def fixture_server() -> Server[Any]:
         on_subscribe_resource=nothing,
         on_unsubscribe_resource=nothing,
         on_subscriptions_listen=ListenHandler(bus),
-        cache_hints=dict.fromkeys(CACHEABLE_METHODS, CacheHint(ttl_ms=60_000, scope="private")),
+        cache_hints={method: CacheHint(ttl_ms=60_000) for method in get_args(CacheableMethod)},
     )
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="fixtures"))
     return server

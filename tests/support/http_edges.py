@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,6 +107,16 @@ class Endpoint:
         client = LegacyClient(self, token, answer.headers["mcp-session-id"])
         assert (await client.notify("notifications/initialized")).status_code == 202
         return client
+
+    async def raw(self, body: object, headers: Iterable[tuple[str, str]]) -> bytes:
+        """POST with exactly these header lines beside the length; return all that comes back."""
+        content = json.dumps(body).encode()
+        lines = [*headers, ("content-length", str(len(content))), ("connection", "close")]
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines)
+        async with await self.connect() as connection:
+            await connection.send(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + content)
+            with anyio.fail_after(10):
+                return b"".join([piece async for piece in connection])
 
     async def connect(self) -> SocketStream:
         """Open a raw connection."""

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import anyio
+import anyio.to_thread
 
 from hostside.tools.git_runner import GIT_ENVIRONMENT, GitCompleted, GitUnavailable
 
@@ -32,14 +32,11 @@ class SystemGit:
         """Run git to its end in the workspace, with an environment built from nothing."""
         self.commands.append(tuple(argv))
         assert argv[0] == "git"
-        with anyio.move_on_after(timeout_seconds) as limit:
-            try:
-                done = await anyio.run_process(
-                    [GIT, *argv[1:]], input=stdin or b"", check=False, cwd=self._root, env=environment()
-                )
-            except OSError as exc:
-                raise GitUnavailable(str(exc)) from None
-        if limit.cancelled_caught:
+        try:
+            done = await anyio.to_thread.run_sync(_run, argv, self._root, stdin or b"", timeout_seconds)
+        except OSError as exc:
+            raise GitUnavailable(str(exc)) from None
+        except subprocess.TimeoutExpired:
             return GitCompleted(exit_code=137, stdout=b"", stderr=b"", timed_out=True, truncated=False)
         return GitCompleted(
             exit_code=done.returncode,
@@ -48,6 +45,12 @@ class SystemGit:
             timed_out=False,
             truncated=len(done.stdout) > output_limit_bytes,
         )
+
+
+def _run(argv: Sequence[str], cwd: Path, stdin: bytes, timeout: float) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [GIT, *argv[1:]], input=stdin, capture_output=True, check=False, cwd=cwd, env=environment(), timeout=timeout
+    )
 
 
 def environment() -> dict[str, str]:

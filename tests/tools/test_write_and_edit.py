@@ -13,7 +13,6 @@ import pytest
 from hostside.core.call import ToolResult
 from hostside.core.canonical import JsonObject
 from hostside.errors import Effect, FailureCode
-from hostside.tools import workspace_writes
 from hostside.tools.files import file_tools
 from tests.support.gateways import call, make_gateway, ok
 from tests.support.memory_receipts import MemoryReceipts
@@ -82,7 +81,7 @@ async def test_a_write_that_fails_before_the_swap_leaves_neither_file_nor_folder
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "x")
 
-    monkeypatch.setattr(workspace_writes.os, "rename", full)
+    monkeypatch.setattr("hostside.tools.workspace_writes.os.rename", full)
     result = await call(workspace_gateway(tmp_path), "write_file", {"path": "a/b/c", "content": "x"})
     assert (refusal(result), tree(tmp_path)) == ((FailureCode.TOOL_FAILED, Effect.NONE), {})
 
@@ -151,7 +150,7 @@ async def test_a_file_that_changes_during_the_edit_is_left_as_it_is(
         sync(handle)
         file.write_bytes(b"somebody else's")
 
-    monkeypatch.setattr(workspace_writes.os, "fsync", changed_meanwhile)
+    monkeypatch.setattr("hostside.tools.workspace_writes.os.fsync", changed_meanwhile)
     arguments = {"path": "f", "old_text": "b", "new_text": "z", "expected_sha256": digest(b"abc")}
     result = await call(workspace_gateway(tmp_path), "edit_file", arguments)
     assert (refusal(result), tree(tmp_path)) == (STALE, {"f": b"somebody else's"})

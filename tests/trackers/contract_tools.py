@@ -198,7 +198,6 @@ class IssueToolContract:
         )
         assert not any(secret in result.text() for secret in world.secrets)
 
-    @pytest.mark.xfail(strict=True, reason="the operation id does not know the caller's key yet, so both look like one")
     async def test_a_wanted_second_post_has_its_own_key(self, world: World) -> None:
         world.seed(Seed(identifier="DEMO-1"))
         gateway = await gateway_for(world, "DEMO-1")

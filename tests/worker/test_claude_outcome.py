@@ -97,8 +97,8 @@ def test_an_outcome_carries_what_the_agent_reported() -> None:
         reason="completed",
         agent_session_id="s",
         exit_code=0,
-        usage={"input_tokens": 11, "output_tokens": 7, "cost_usd": 0.25},
-        turns=3,
+        usage={"input_tokens": 11, "output_tokens": 7, "model_turns": 3, "cost_usd": 0.25},
+        turns=1,
     )
 
 
@@ -162,7 +162,7 @@ def test_the_stream_becomes_events_of_the_run() -> None:
         ("agent_native_tool", {"tool": "Bash", "tool_use_id": "t1"}),
         ("agent_permission_denied", {"tool": "Bash", "tool_use_id": "t1"}),
         ("agent_model_retry", {"attempt": 1, "max_retries": 2, "error_status": 529}),
-        ("agent_usage", {"turns": 3, "input_tokens": 11, "output_tokens": 7, "cost_usd": 0.25}),
+        ("agent_usage", {"input_tokens": 11, "output_tokens": 7, "model_turns": 3, "cost_usd": 0.25}),
     ]
 
 

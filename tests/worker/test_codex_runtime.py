@@ -171,7 +171,7 @@ async def test_strange_frames_get_a_typed_refusal_and_the_edge_stays_alive(make_
         {"call": {"id": 99, "tool": "demo_get", "filler": 5 << 20}},
         {"answer": {"id": 99}},
         DONE,
-        tools=[a_tool(Recorder(), input_schema=TEXT)],
+        tools=[a_tool(Recorder(), input_schema=TEXT, free_text=("/text",))],
     )
     outcome = await drive(run)
 
@@ -302,7 +302,7 @@ async def test_ten_megabytes_in_a_line_and_noise_on_stderr_disturb_nothing(make_
         {"call": {"id": 0, "tool": "demo_get", "filler": 10 * 1024 * 1024}},
         {"answer": {"id": 0}},
         DONE,
-        tools=[a_tool(execute, input_schema=TEXT)],
+        tools=[a_tool(execute, input_schema=TEXT, free_text=("/text",))],
     )
     outcome = await drive(run)
     assert [len(str(arguments["text"])) for arguments in execute.arguments] == [10 * 1024 * 1024]

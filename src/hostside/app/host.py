@@ -187,12 +187,7 @@ class App:
 
     def policy(self) -> Policy:
         """Return the policy of every session of this host."""
-        section = self.settings.policy
-        return Policy(
-            confirm=frozenset(section.confirm),
-            calls_per_minute=section.calls_per_minute,
-            list_unreachable=section.list_unreachable,
-        )
+        return policy_of(self.settings)
 
     def policy_sha256(self) -> str:
         """Return the hash of the whole configuration; it holds references, never secrets."""
@@ -209,14 +204,18 @@ class App:
         workspace: Workspace | None = None,
         life: timedelta = SESSION_LIFE,
         principal: str | None = None,
+        server_id: str | None = None,
     ) -> Gateway:
-        """Open and record a session that is no run's: `call`, `serve` and `sessions open`."""
+        """Open and record a session that is no run's: `call`, `serve` and `sessions open`.
+
+        `server_id` names another process that serves it; its tokens are good there alone.
+        """
         now = utc_now()
         session: Session = open_session(
             session_id=new_id("s"),
             registry=Registry(tools).snapshot(),
             edge=edge,
-            server_id=self.server_id,
+            server_id=server_id or self.server_id,
             principal=principal or new_id("user"),
             profile=profile,
             reach=reach,
@@ -228,6 +227,16 @@ class App:
         )
         self.sessions.open(session)
         return Gateway(session, self.host)
+
+
+def policy_of(settings: HostSettings) -> Policy:
+    """Return the policy that the configuration sets for every session."""
+    section = settings.policy
+    return Policy(
+        confirm=frozenset(section.confirm),
+        calls_per_minute=section.calls_per_minute,
+        list_unreachable=section.list_unreachable,
+    )
 
 
 def resolve_secrets(settings: HostSettings, environment: Mapping[str, str]) -> Secrets:

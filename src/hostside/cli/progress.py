@@ -50,7 +50,7 @@ def detail(observation: Observation) -> str:
 
 
 def _words(facts: Mapping[str, JsonValue], arguments: Mapping[str, JsonValue]) -> str:
-    before, after = facts.get("state_before") or facts.get("from_state"), facts.get("state_after") or facts.get("state")
+    before, after = facts.get("previous_state"), facts.get("state")
     if before and after:
         return f"{before} -> {after}"
     comment = facts.get("comment")

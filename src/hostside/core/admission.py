@@ -51,7 +51,11 @@ def admit(session: Session, call: ToolCall, trace: Trace) -> Permit:
     arguments = validate(tool, call.arguments)
     trace.arguments = arguments
     trace.fingerprint = digest(arguments)
-    trace.operation_id = digest(["operation", session.run_id or session.session_id, tool.spec.name, trace.fingerprint])
+    operation: list[JsonValue] = ["operation", session.run_id or session.session_id, tool.spec.name, trace.fingerprint]
+    if call.idempotency_key is not None:
+        # The caller's word that this is another operation, though its content is the same (D23).
+        operation.append(call.idempotency_key)
+    trace.operation_id = digest(operation)
     trace.steps.append("validate")
     authorize(tool.spec, session.capabilities, profile=session.profile, mode=session.mode)
     trace.steps.append("authorize")

@@ -84,7 +84,7 @@ class SessionStore:
         Raises NotStored for an unknown session; StateConflict when the session is over, or holds a live token of this
         kind: there is at most one, and handing out a second would leave two ways in.
         """
-        token = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        token = new_token()
         now = self._now()
         with self._database.write() as connection:
             session = self._live_session(connection, session_id, now)
@@ -191,6 +191,11 @@ class SessionStore:
                     update(sessions).where(which_sessions, sessions.c.revoked_at.is_(None)).values(revoked_at=at)
                 ).rowcount
         return count
+
+
+def new_token() -> str:
+    """Return `hst_` and 256 random bits as 43 characters of base64url."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 def token_sha256(token: str) -> str:

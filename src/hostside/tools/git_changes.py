@@ -108,7 +108,7 @@ _GIT_COMMIT = ToolSpec(
                 "description": "The whole message.",
                 "minLength": 1,
                 "maxLength": 65_536,
-                "pattern": "^[^\\x00]*\\S[^\\x00]*$",
+                "pattern": "^[^\\x00]*[^\\s\\x00][^\\x00]*$",
             }
         },
         "required": ["message"],

@@ -52,7 +52,8 @@ class GitRunner(Protocol):
     async def run(
         self, argv: Sequence[str], *, timeout_seconds: float, output_limit_bytes: int, stdin: bytes | None = None
     ) -> GitCompleted:
-        """Run to the end, or kill it at the limit (`timed_out`). Without `stdin` it reads an empty input.
+        """Run to the end, or kill it at the limit (`timed_out`). Without `stdin` it reads an empty input; that git ends
+        without having read all of it is no error.
 
         Raises GitUnavailable.
         """

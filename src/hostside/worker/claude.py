@@ -4,8 +4,8 @@ import contextlib
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
 
@@ -13,8 +13,6 @@ from hostside.core.call import ToolCall, ToolResult
 from hostside.core.canonical import JsonObject
 from hostside.core.gateway import Gateway
 from hostside.core.redaction import Redactor
-from hostside.edges.http_server import serve_on
-from hostside.edges.mcp_http import ENDPOINT, HttpEdge, http_app
 from hostside.errors import HostsideError
 from hostside.worker.agent import AgentOutcome, AgentTask, EndState
 from hostside.worker.claude_command import arguments, mcp_config, native_tools, variables
@@ -25,6 +23,7 @@ from hostside.worker.isolation import Launch, RunIsolation
 from hostside.worker.isolation_level import IsolationLevel
 from hostside.worker.model_relay import ModelRelay, relayed_base_url
 from hostside.worker.process import Child
+from hostside.worker.run_edge import edge_url, run_edge
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
 EDGE = "run-http"
@@ -107,7 +106,7 @@ class _Run:
         if settings.executable is None:
             raise ValueError("no executable is configured")
         edge, model = launch.addresses
-        config = launch.add_data(mcp_config(_edge_url(edge), task.token, settings))
+        config = launch.add_data(mcp_config(edge_url(edge), task.token, settings))
         command = arguments(
             settings,
             executable=task.isolation.path_inside(settings.executable.resolve(strict=True)),
@@ -115,8 +114,14 @@ class _Run:
             session_id=str(uuid.uuid4()),
             resume=task.resume,
         )
-        temporary = _temporary_folder(task.isolation)
-        return command, variables(settings, model_url=relayed_base_url(model, self._upstream), temporary=temporary)
+        extras = variables(
+            settings,
+            model_url=relayed_base_url(model, self._upstream),
+            temporary=_temporary_folder(task.isolation),
+        )
+        if lost := extras.keys() - task.isolation.environment(extras).keys():
+            raise ValueError(f"a configured secret keeps {', '.join(sorted(lost))} from the agent")
+        return command, extras
 
     async def _converse(self, child: Child) -> AgentOutcome:
         task = self._task
@@ -165,12 +170,9 @@ class _Run:
         for listener in listeners:
             services.callback(listener.close)
         edge, model = listeners
-        host, port = addresses[0]
-        facts: JsonObject = {"edge": EDGE, "address": f"{host}:{port}"}
-        app = http_app(self._resolve, allowed_hosts={f"{host}:{port}"})
-        services.callback(self._task.event, "edge_stopped", facts)
-        await services.enter_async_context(_served(edge, app))
-        self._task.event("edge_started", facts)
+        # Its own view of the token: only of this session, and with calls that hold the clock.
+        task = replace(self._task, resolve_token=self._resolve)
+        await services.enter_async_context(run_edge(task, [edge], addresses[0]))
         await services.enter_async_context(ModelRelay(model, self._upstream))
 
     async def _resolve(self, token: str) -> Gateway | None:
@@ -198,23 +200,6 @@ class _WatchedGateway(Gateway):
 
     def close(self, reason: str) -> None:
         self.inner.close(reason)
-
-
-@contextlib.asynccontextmanager
-async def _served(listener: socket.socket, edge: HttpEdge) -> AsyncIterator[None]:
-    ready = anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(serve_on, [listener], edge, ready=ready, before_stop=edge.close))
-        await ready.wait()
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
-
-
-def _edge_url(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"http://{host}:{port}{ENDPOINT}"
 
 
 def _temporary_folder(isolation: RunIsolation) -> str | None:

@@ -84,7 +84,6 @@ class Result:
     api_status: int | None
     api_failed: bool
     text: str
-    turns: int
     usage: JsonObject
 
     @staticmethod
@@ -99,7 +98,6 @@ class Result:
             api_status=_integer(message.get("api_error_status")),
             api_failed=message.get("terminal_reason") == "api_error",
             text="; ".join(map(str, text)) if isinstance(text, list) else str(text),
-            turns=_integer(message.get("num_turns")) or 0,
             usage=_usage(message),
         )
 
@@ -167,7 +165,7 @@ class EventReporter:
         for denial in _objects(message.get("permission_denials")):
             self._permission_denied(denial)
         self.result = Result.of(message)
-        self._event("agent_usage", {"turns": self.result.turns, **self.result.usage})
+        self._event("agent_usage", self.result.usage)
 
     def _shown(self, text: object) -> str:
         # Redacted before it is cut: half a secret would not be recognised.
@@ -185,6 +183,7 @@ def _usage(message: Message) -> JsonObject:
     counts: JsonObject = {}
     for name in ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"):
         counts[name] = _number(usage.get(name)) if isinstance(usage, dict) else None
+    counts["model_turns"] = _integer(message.get("num_turns"))
     counts["cost_usd"] = _number(message.get("total_cost_usd"))
     counts["duration_ms"] = _number(message.get("duration_ms"))
     return {name: count for name, count in counts.items() if count is not None}

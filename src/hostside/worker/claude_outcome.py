@@ -37,7 +37,8 @@ def classify(
         agent_session_id=None if report.init is None else report.init.session_id,
         exit_code=exit_code,
         usage={} if result is None else result.usage,
-        turns=0 if result is None else result.turns,
+        # One prompt, one turn; how often the model was asked in it is `usage["model_turns"]`.
+        turns=0 if result is None else 1,
     )
 
 

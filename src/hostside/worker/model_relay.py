@@ -57,6 +57,7 @@ class ModelRelay:
         )
         config = uvicorn.Config(
             self._serve,
+            interface="asgi3",
             lifespan="off",
             ws="none",
             log_config=None,

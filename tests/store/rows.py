@@ -84,9 +84,7 @@ def session(
         opened_at=NOW,
         expires_at=NOW + timedelta(hours=hours),
         run_id=run_id,
-        issue=Issue(
-            id=f"id-of-{identifier}", identifier=identifier, title="Fix it", state="Todo", dispatchable=True
-        ),
+        issue=Issue(id=f"id-of-{identifier}", identifier=identifier, title="Fix it", state="Todo", dispatchable=True),
     )
 
 
@@ -159,6 +157,6 @@ def finished(
 
 def record(store: Store, receipt_id: str, session_id: str = "s-1", *, tool: str = "get_issue") -> None:
     """Record a read."""
-    store.receipts.record(started(receipt_id, session_id, tool=tool), finished(receipt_id, session_id, effect=Effect.NONE))
-
-
+    store.receipts.record(
+        started(receipt_id, session_id, tool=tool), finished(receipt_id, session_id, effect=Effect.NONE)
+    )

@@ -105,7 +105,7 @@ THIRD = "session_id = 's-2' AND seq = 3"
         "duration_ms = 1001",
         "call_key = ''",
         "at = '2026-03-01T12:00:00.000001Z'",
-        "arguments_redacted = '{\"body\":\"hellp\"}'",
+        'arguments_redacted = \'{"body":"hellp"}\'',
         "principal = CAST(x'61ff' AS TEXT)",
         "edge = x'68747470'",
         "hash = replace(hash, substr(hash, 1, 1), 'x')",
@@ -114,9 +114,7 @@ THIRD = "session_id = 's-2' AND seq = 3"
 def test_a_changed_field_is_named(written: Path, change: str) -> None:
     _tamper(written, f"UPDATE receipt_events SET {change} WHERE {THIRD}")
     assert _verified(written) == (
-        BrokenChain(
-            session_id="s-2", seq=3, receipt_id="s-2:3", reason="its content does not match its hash"
-        ),
+        BrokenChain(session_id="s-2", seq=3, receipt_id="s-2:3", reason="its content does not match its hash"),
     )
 
 
@@ -160,9 +158,7 @@ def test_one_changed_byte_of_the_file_is_named(written: Path) -> None:
         ),
         (
             "UPDATE sessions SET chain_head = replace(chain_head, substr(chain_head, 1, 1), 'x') WHERE session_id = 's-2'",
-            BrokenChain(
-                session_id="s-2", seq=6, receipt_id=None, reason="the session's record has another last hash"
-            ),
+            BrokenChain(session_id="s-2", seq=6, receipt_id=None, reason="the session's record has another last hash"),
         ),
         (
             "DELETE FROM sessions WHERE session_id = 's-2'",

@@ -105,7 +105,9 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b"not a database, just some text that is long enough\n" * 40, b"SQLite format 3\x00" + b"\xff" * 4000])
+@pytest.mark.parametrize(
+    "content", [b"not a database, just some text that is long enough\n" * 40, b"SQLite format 3\x00" + b"\xff" * 4000]
+)
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.parent.mkdir(mode=0o700)
     path.write_bytes(content)
@@ -181,9 +183,13 @@ def test_an_old_file_is_migrated_once_by_many_openers_at_once(path: Path) -> Non
 
 
 def test_a_failed_block_leaves_nothing(store: Store) -> None:
-    with pytest.raises(RuntimeError), store.database.write() as connection:
-        connection.execute(insert(runs), {**run().as_object(), "usage": None})
-        raise RuntimeError("half way")
+    def fail_half_way() -> None:
+        with store.database.write() as connection:
+            connection.execute(insert(runs), {**run().as_object(), "usage": None})
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        fail_half_way()
     assert store.runs.show("run-1") is None
 
 

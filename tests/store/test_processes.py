@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -49,6 +50,7 @@ def _killed(path: Path, prefix: str, after: int) -> list[str]:
         said = [writer.stdout.readline() for _ in range(after)]
         writer.kill()
         said += writer.stdout.readlines()
+    assert writer.returncode == -signal.SIGKILL
     return [line.strip() for line in said if line.endswith("\n")]
 
 

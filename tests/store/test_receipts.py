@@ -281,6 +281,6 @@ def test_retention_deletes_outcomes_of_ended_sessions_alone(store: Store) -> Non
 
 
 def test_an_event_of_no_session_cannot_be_slipped_in(store: Store) -> None:
-    row = {name: "x" for name in ("session_id", "phase", "receipt_id", "at", "prev_hash", "hash")}
+    row = dict.fromkeys(("session_id", "phase", "receipt_id", "at", "prev_hash", "hash"), "x")
     with pytest.raises(IntegrityError, match="FOREIGN KEY"), store.database.write() as connection:
         connection.execute(insert(receipt_events), {**row, "seq": 1})

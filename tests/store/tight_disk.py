@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from hostside.core.canonical import JsonObject
 from hostside.store.database import Database
 
 
@@ -26,7 +27,7 @@ class TightDisk:
 
 
 #: Arguments that do not fit into the pages that a file already has.
-LARGE = {"body": "x" * 60_000}
+LARGE: JsonObject = {"body": "x" * 60_000}
 
 
 @contextmanager

@@ -26,15 +26,14 @@ class Fake:
     """The process: its report, its pipes, its handshake."""
 
     def __init__(self, arguments: list[str]) -> None:
-        self._report = open(os.path.join(os.environ["HOME"], "report.jsonl"), "a", encoding="utf-8")
         self._input = sys.stdin.buffer
         self._kept: list[JsonObject] = []
         self.mode = next((word.removeprefix("fake=") for word in arguments if word.startswith("fake=")), "")
         self.note({"argv": arguments, "environment": dict(os.environ), "cwd": os.getcwd()})
 
     def note(self, entry: JsonObject) -> None:
-        self._report.write(json.dumps(entry) + "\n")
-        self._report.flush()
+        with open(os.path.join(os.environ["HOME"], "report.jsonl"), "a", encoding="utf-8") as report:
+            report.write(json.dumps(entry) + "\n")
 
     def send(self, message: JsonObject) -> None:
         self.write(json.dumps(message).encode())
@@ -80,7 +79,9 @@ class Fake:
             message = self._kept.pop(0) if self._kept else self.read()
             method, number = message.get("method"), message.get("id")
             if method == "initialize":
-                self.send({"id": number, "result": {"userAgent": "fake/0.171.0", "codexHome": os.environ["CODEX_HOME"]}})
+                self.send(
+                    {"id": number, "result": {"userAgent": "fake/0.171.0", "codexHome": os.environ["CODEX_HOME"]}}
+                )
             elif method in ("thread/start", "thread/resume"):
                 self._open(message)
             elif method == "turn/start":

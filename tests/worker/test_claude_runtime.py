@@ -156,6 +156,7 @@ async def test_the_environment_holds_the_model_key_and_no_other_secret(
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_TELEMETRY": "1",
+        "ENABLE_TOOL_SEARCH": "false",
         "NO_PROXY": "127.0.0.1,localhost",
         "TMPDIR": f"{home}/tmp",
     }

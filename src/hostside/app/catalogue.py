@@ -164,5 +164,3 @@ def _not_offered(found: Explanation, tool: str, transport: str) -> Explanation:
         alternative=alternative,
         checks=found.checks,
     )
-
-

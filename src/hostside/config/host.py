@@ -3,32 +3,29 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from hostside.config.secrets import SecretReference, parse_reference
+from hostside.config.host_values import (
+    HostPath,
+    Listen,
+    NetworkEntry,
+    Program,
+    Repository,
+    Secret,
+    State,
+    TrackerName,
+    Url,
+)
+from hostside.config.owned_files import WRITABLE_BY_OTHERS, UnsafeFileError, read_owned
+from hostside.config.secrets import SecretReference
+from hostside.config.validation_text import describe
+from hostside.config.workflow_front import WorkflowLimits
+from hostside.core.redaction import Redactor
 from hostside.errors import ConfigError
 
-
-def _reference(value: Any) -> SecretReference:
-    if isinstance(value, SecretReference):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("a secret is a reference in text")
-    try:
-        return parse_reference(value)
-    except ConfigError as exc:
-        raise ValueError(f"{exc.message} {exc.remedy}") from None
-
-
-Secret = Annotated[
-    SecretReference,
-    BeforeValidator(_reference),
-    PlainSerializer(str),
-    WithJsonSchema({"type": "string", "pattern": "^(env:|file:|command:)"}),
-]
-State = Annotated[str, Field(min_length=1, max_length=100)]
+MAX_BYTES = 262_144
 
 
 class Section(BaseModel):
@@ -40,36 +37,48 @@ class Section(BaseModel):
 class FileTrackerSection(Section):
     """A tracker in one JSON file on the host."""
 
-    kind: Literal["file"]
-    path: str
-    states: tuple[State, ...] = Field(default=("Todo", "In Progress", "In Review", "Done"), min_length=1, strict=False)
+    kind: Literal["file"] = Field(description="The tracker is a JSON file.")
+    path: HostPath = Field(description="The file: a JSON array of issues.")
+    states: tuple[State, ...] = Field(
+        default=("Todo", "In Progress", "In Review", "Done"),
+        min_length=1,
+        strict=False,
+        description="The states that an issue can be in, in board order; compared without regard to case.",
+    )
+
+    @field_validator("states")
+    @classmethod
+    def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len({state.strip().lower() for state in value}) != len(value):
+            raise ValueError("two states differ only in case or white space")
+        return value
 
 
 class LinearSection(Section):
     """A Linear project."""
 
-    kind: Literal["linear"]
-    token: Secret
-    project: str
+    kind: Literal["linear"] = Field(description="The tracker is Linear.")
+    token: Secret = Field(description="A Linear API key that may read, and write issues and comments.")
+    project: str = Field(min_length=1, max_length=200, description="The project's slug, as in its address.")
 
 
 class GithubProjectSection(Section):
     """A GitHub project and the repository of its issues."""
 
-    kind: Literal["github-project"]
-    token: Secret
-    owner: str
-    project: int
-    repository: str | None = None
+    kind: Literal["github-project"] = Field(description="The tracker is a GitHub project (the new kind).")
+    token: Secret = Field(description="A token that may read and write the project and its issues.")
+    owner: str = Field(min_length=1, max_length=100, description="The user or organisation that owns the project.")
+    project: Annotated[int, Field(ge=1)] = Field(description="The project's number, as in its address.")
+    repository: Repository | None = Field(default=None, description="Only issues of this repository, `owner/name`.")
 
 
 class GiteaSection(Section):
     """One repository of a Gitea or Forgejo server."""
 
-    kind: Literal["gitea"]
-    token: Secret
-    url: str
-    repository: str
+    kind: Literal["gitea"] = Field(description="The tracker is a repository's issues on Gitea or Forgejo.")
+    token: Secret = Field(description="A token that may read and write issues of the repository.")
+    url: Url = Field(description="The server's address, without credentials.")
+    repository: Repository = Field(description="The repository, `owner/name`.")
 
 
 TrackerSection = Annotated[
@@ -80,72 +89,124 @@ TrackerSection = Annotated[
 class CodeSection(Section):
     """Where branches go and pull requests open."""
 
-    kind: Literal["github", "gitea", "local"]
-    repository: str
-    token: Secret | None = None
-    url: str | None = None
+    kind: Literal["github", "gitea", "local"] = Field(description="What serves the repository; `local` is a folder.")
+    repository: str = Field(
+        min_length=1, max_length=1_000, description="`owner/name`; for `local` the path of a bare repository."
+    )
+    token: Secret | None = Field(default=None, description="A token that may push branches and open pull requests.")
+    url: Url | None = Field(default=None, description="The server's address; required for `gitea`.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.kind == "gitea" and self.url is None:
+            raise ValueError("`url` is required for the kind gitea")
+        if self.kind == "local" and self.token is not None:
+            raise ValueError("`token` has no use for the kind local")
+        return self
 
 
 class AgentSection(Section):
     """Which agent works, and the key of its model."""
 
-    kind: Literal["claude", "codex", "scripted"] = "claude"
-    key: Secret | None = None
-    model: str | None = None
-    base_url: str | None = None
-    executable: str | None = None
-    script: str | None = None
-    edge: Literal["auto", "inband", "http"] = "auto"
-    native_tools: Literal["workspace", "off"] = "workspace"
+    kind: Literal["claude", "codex", "scripted"] = Field(default="claude", description="The agent that works.")
+    key: Secret | None = Field(default=None, description="The key of its model.")
+    model: str | None = Field(
+        default=None, min_length=1, max_length=200, description="The model; else the agent's own."
+    )
+    base_url: Url | None = Field(default=None, description="Another address of the model's API.")
+    executable: Program | None = Field(default=None, description="The agent's program: a path, or a name in PATH.")
+    script: HostPath | None = Field(default=None, description="The calls of the scripted agent, a JSON file.")
+    edge: Literal["auto", "inband", "http"] = Field(
+        default="auto", description="How it reaches the tools; `auto` prefers the way without a port."
+    )
+    native_tools: Literal["workspace", "off"] = Field(
+        default="workspace", description="Whether the agent's own shell and editor work inside the workspace."
+    )
 
 
 class NetworkSection(Section):
     """What a run may reach: presets and `host:port` entries, none by default (D25)."""
 
-    setup: tuple[str, ...] = Field(default=(), strict=False)
-    agent: tuple[str, ...] = Field(default=(), strict=False)
+    setup: tuple[NetworkEntry, ...] = Field(
+        default=(),
+        strict=False,
+        description="While hooks prepare the workspace: `npm`, `pypi`, `crates`, `go`, `maven`, `debian`, `host:port`.",
+    )
+    agent: tuple[NetworkEntry, ...] = Field(
+        default=(), strict=False, description="From the agent's start on; the same words."
+    )
 
 
 class RunSection(Section):
     """Isolation, place and limits of a run."""
 
-    isolation: Literal["auto", "bwrap", "user", "home"] = "auto"
-    workspaces: str | None = None
-    repository: str | None = None
-    base_branch: str | None = None
-    profile: Literal["readonly", "workspace", "full"] = "workspace"
-    tools: tuple[str, ...] = Field(default=(), strict=False)
-    max_minutes: Annotated[int, Field(ge=1, le=1_440)] = 240
-    author_name: str = "Hostside"
-    author_email: str = "hostside@localhost"
+    isolation: Literal["auto", "bwrap", "user", "home"] = Field(
+        default="auto", description="The walls around a run; `auto` takes the strongest that this machine has."
+    )
+    workspaces: HostPath | None = Field(
+        default=None, description="The folder of all workspaces; else one in the state."
+    )
+    repository: HostPath | None = Field(default=None, description="The local repository that workspaces are made from.")
+    base_branch: str | None = Field(
+        default=None, min_length=1, max_length=250, description="What new branches start from; else its HEAD."
+    )
+    profile: Literal["readonly", "workspace", "full"] = Field(
+        default="workspace", description="What the run's tools may do at most."
+    )
+    tools: tuple[str, ...] = Field(
+        default=(), strict=False, description="Tool families beyond those that the agent lacks, e.g. `files`."
+    )
+    max_minutes: Annotated[int, Field(ge=1, le=1_440)] = Field(
+        default=240, description="How long a run may take in all."
+    )
+    turn_minutes: Annotated[int, Field(ge=1, le=1_440)] = Field(
+        default=60, description="How long a turn may take; a WORKFLOW.md that is not trusted can only shorten it."
+    )
+    stall_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        default=300,
+        description="How long an agent may be silent; a WORKFLOW.md that is not trusted can only shorten it.",
+    )
+    hook_seconds: Annotated[int, Field(ge=1, le=3_600)] = Field(
+        default=60, description="How long a hook may take where WORKFLOW.md says nothing."
+    )
+    author_name: str = Field(default="Hostside", min_length=1, max_length=200, description="Who commits, by name.")
+    author_email: str = Field(
+        default="hostside@localhost", min_length=1, max_length=200, description="Who commits, by address."
+    )
 
 
 class PolicySection(Section):
     """Limits of every session."""
 
-    calls_per_minute: Annotated[int, Field(ge=0, le=1_000_000)] = 600
-    confirm: tuple[str, ...] = Field(default=(), strict=False)
-    list_unreachable: bool = False
+    calls_per_minute: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        default=600, description="Calls that one session may make in a minute."
+    )
+    confirm: tuple[str, ...] = Field(default=(), strict=False, description="Tools that always need an approval.")
+    list_unreachable: bool = Field(
+        default=False, description="Whether tools that a session cannot use are listed, with their class."
+    )
 
 
 class ServeSection(Section):
     """`hostside serve --http`."""
 
-    listen: str = "127.0.0.1:8787"
-    allowed_hosts: tuple[str, ...] = Field(default=(), strict=False)
-    allowed_origins: tuple[str, ...] = Field(default=(), strict=False)
+    listen: Listen = Field(default="127.0.0.1:8787", description="Address and port.")
+    allowed_hosts: tuple[str, ...] = Field(default=(), strict=False, description="Host names that a request may name.")
+    allowed_origins: tuple[str, ...] = Field(default=(), strict=False, description="Origins that a browser may send.")
 
 
 class HostSettings(Section):
     """The whole file. A missing file is an empty one: embedded defaults, no tracker, nothing allowed."""
 
-    trackers: dict[str, TrackerSection] = Field(default_factory=dict)
-    code: CodeSection | None = None
-    agent: AgentSection = Field(default_factory=AgentSection)
-    network: NetworkSection = Field(default_factory=NetworkSection)
-    run: RunSection = Field(default_factory=RunSection)
-    policy: PolicySection = Field(default_factory=PolicySection)
-    serve: ServeSection = Field(default_factory=ServeSection)
+    trackers: dict[TrackerName, TrackerSection] = Field(
+        default_factory=dict, description="Trackers by name. WORKFLOW.md selects one by its kind."
+    )
+    code: CodeSection | None = Field(default=None, description="Where branches go and pull requests open.")
+    agent: AgentSection = Field(default_factory=AgentSection, description="Which agent works.")
+    network: NetworkSection = Field(default_factory=NetworkSection, description="What a run may reach.")
+    run: RunSection = Field(default_factory=RunSection, description="Isolation, place and limits of a run.")
+    policy: PolicySection = Field(default_factory=PolicySection, description="Limits of every session.")
+    serve: ServeSection = Field(default_factory=ServeSection, description="The HTTP listener.")
 
     def secret_references(self) -> dict[str, SecretReference]:
         """Return every configured secret by the place of its key, e.g. `trackers.main.token`."""
@@ -160,26 +221,33 @@ class HostSettings(Section):
             found["agent.key"] = self.agent.key
         return found
 
+    def workflow_limits(self) -> WorkflowLimits:
+        """Return what a WORKFLOW.md that is not trusted may not exceed, and what holds where it says nothing (D16)."""
+        return WorkflowLimits(
+            turn_timeout_ms=self.run.turn_minutes * 60_000,
+            stall_timeout_ms=self.run.stall_seconds * 1_000,
+            hook_timeout_ms=self.run.hook_seconds * 1_000,
+        )
+
 
 def load_settings(path: Path) -> HostSettings:
     """Return the settings of `path`; a file that does not exist gives the defaults.
 
-    Raises ConfigError(invalid_configuration) that names the key and what is allowed there. No value is repeated in a
+    Raises ConfigError(invalid_configuration) that names the key and what is allowed there, or says why the file may
+    not be believed: it decides which programs run, so nobody else may be able to change it. No value is repeated in a
     message: it may be a secret that was written in place of a reference.
     """
     try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
+        raw = read_owned(path, max_bytes=MAX_BYTES, forbidden=WRITABLE_BY_OTHERS)
+    except UnsafeFileError as exc:
+        raise ConfigError("invalid_configuration", f"{path}: {exc.message}.", remedy=exc.remedy) from None
+    if raw is None:
         return HostSettings()
-    except OSError as exc:
-        raise ConfigError(
-            "invalid_configuration", f"{path} cannot be read: {exc.strerror}.", remedy="Check its owner and mode."
-        ) from None
     try:
-        document = tomllib.loads(raw.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        document = tomllib.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as exc:
         raise ConfigError(
-            "invalid_configuration", f"{path} is not TOML: {exc}"[:300], remedy="Mend the line that is named."
+            "invalid_configuration", f"{path} is not TOML: {_why(exc)}"[:300], remedy="Mend the line that is named."
         ) from None
     return settings_from(document, source=str(path))
 
@@ -189,12 +257,9 @@ def settings_from(document: Mapping[str, Any], *, source: str) -> HostSettings:
     try:
         return HostSettings.model_validate(document)
     except ValidationError as exc:
-        problems = "; ".join(
-            f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors(include_input=False)[:5]
-        )
         raise ConfigError(
             "invalid_configuration",
-            f"{source}: {problems}",
+            f"{source}: {describe(exc, place=_place)}",
             remedy="Mend the keys that are named; `docs/reference/settings.md` lists them all.",
         ) from None
 
@@ -202,3 +267,16 @@ def settings_from(document: Mapping[str, Any], *, source: str) -> HostSettings:
 def settings_schema() -> dict[str, Any]:
     """Return the JSON Schema of the file, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **HostSettings.model_json_schema()}
+
+
+def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    # Pydantic puts the kind of a tracker between its name and its key.
+    if location[:1] == ("trackers",) and len(location) > 3:
+        return (*location[:2], *location[3:])
+    return location
+
+
+def _why(exc: Exception) -> str:
+    if isinstance(exc, tomllib.TOMLDecodeError):
+        return Redactor().text(str(exc))
+    return "it is not UTF-8" if isinstance(exc, UnicodeDecodeError) else "a value is too long or nested too deeply"

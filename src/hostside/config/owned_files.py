@@ -36,7 +36,9 @@ def read_owned(path: Path, *, max_bytes: int, forbidden: int, follow: bool = Tru
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as exc:
-        raise UnsafeFileError(f"it cannot be opened ({_reason(exc)})", remedy="Check its path, kind and mode.") from None
+        raise UnsafeFileError(
+            f"it cannot be opened ({_reason(exc)})", remedy="Check its path, kind and mode."
+        ) from None
     with os.fdopen(handle, "rb") as file:
         _check(path, os.fstat(file.fileno()), forbidden)
         try:

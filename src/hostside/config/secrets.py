@@ -120,11 +120,10 @@ def _run(argv: list[str], environment: Mapping[str, str]) -> str:
         try:
             output, _ = started.communicate(timeout=COMMAND_SECONDS)
         except subprocess.TimeoutExpired:
-            raise _command_failed(argv, f"it did not end within {COMMAND_SECONDS:g} s") from None
-        finally:
-            # Whatever it left behind would hold the secret, or the pipe that it was read from.
+            # Not reaped yet, so the number still names this group; whoever keeps the pipe open is in it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(started.pid, signal.SIGKILL)
+            raise _command_failed(argv, f"it did not end within {COMMAND_SECONDS:g} s") from None
     if started.returncode != 0:
         raise _command_failed(argv, f"exit code {started.returncode}")
     if len(output) > MAX_BYTES:

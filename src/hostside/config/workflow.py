@@ -2,93 +2,69 @@
 
 Whoever can change the repository can change it. So prompt, states, turns and shorter timeouts always work; a key that
 chooses a command, an endpoint, a secret, a hook, a sandbox or an approval policy works only in content that the operator
-has trusted, by hash.
+has trusted, by hash. `workflow_front.KEYS` says which is which.
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import yaml
-from liquid import Environment, StrictUndefined
-from liquid.exceptions import LiquidError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
+from hostside.config.owned_files import UnsafeFileError, read_owned
+from hostside.config.validation_text import describe
+from hostside.config.workflow_front import (
+    CREDENTIAL,
+    GUARDED,
+    AgentPart,
+    FrontMatter,
+    HooksPart,
+    Rule,
+    RuntimePart,
+    TrackerPart,
+    WorkflowLimits,
+    bounded,
+    named_keys,
+    rule_of,
+    without,
+)
+from hostside.config.workflow_template import TemplateError, issue_variables, render_template
+from hostside.config.workflow_yaml import FrontMatterError, load_front_matter
 from hostside.core.issue import Issue
 from hostside.errors import ConfigError
 
+__all__ = [
+    "DEFAULT_PROMPT",
+    "GUARDED",
+    "MAX_BYTES",
+    "AgentPart",
+    "HooksPart",
+    "RuntimePart",
+    "TrackerPart",
+    "Workflow",
+    "WorkflowLimits",
+    "default_workflow",
+    "parse_workflow",
+    "read_workflow",
+    "workflow_digest",
+]
+
 MAX_BYTES = 262_144
 DEFAULT_PROMPT = "You are working on issue {{ issue.identifier }}: {{ issue.title }}\n\n{{ issue.description }}\n"
-#: Keys that need trust, as `section.key`. A trailing `.*` covers the whole section.
-GUARDED = (
-    "tracker.endpoint",
-    "tracker.api_key",
-    "workspace.root",
-    "hooks.after_create",
-    "hooks.before_run",
-    "hooks.after_run",
-    "hooks.before_remove",
-    "codex.command",
-    "codex.approval_policy",
-    "codex.thread_sandbox",
-    "codex.turn_sandbox_policy",
-    "claude.command",
-    "claude.permission_mode",
-    "server.*",
-)
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow", strict=False)
-
-
-class TrackerPart(_Part):
-    """`kind` selects a tracker that hostside.toml names."""
-
-    kind: str | None = None
-    name: str | None = None
-    active_states: tuple[str, ...] = ("Todo", "In Progress")
-    terminal_states: tuple[str, ...] = ("Closed", "Cancelled", "Canceled", "Duplicate", "Done")
-
-
-class HooksPart(_Part):
-    """Shell scripts of the workspace's life (R-336..R-339)."""
-
-    after_create: str | None = None
-    before_run: str | None = None
-    after_run: str | None = None
-    before_remove: str | None = None
-    timeout_ms: int = Field(default=60_000, ge=1, le=3_600_000)
-
-
-class AgentPart(_Part):
-    """How long an agent may go on."""
-
-    max_turns: int = Field(default=20, ge=1, le=1_000)
-
-
-class RuntimePart(_Part):
-    """One agent's timeouts (`codex`, `claude`). A stall timeout of 0 or less switches stall detection off."""
-
-    turn_timeout_ms: int = Field(default=3_600_000, ge=1)
-    read_timeout_ms: int = Field(default=5_000, ge=1)
-    stall_timeout_ms: int = 300_000
-    model: str | None = None
-
-
-class _Front(_Part):
-    tracker: TrackerPart = TrackerPart()
-    hooks: HooksPart = HooksPart()
-    agent: AgentPart = AgentPart()
-    codex: RuntimePart = RuntimePart()
-    claude: RuntimePart = RuntimePart()
+_DEFAULT_LIMITS = WorkflowLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """One reading of the file. `ignored` names the guarded keys that were set but not trusted, in file order."""
+    """One reading of the file.
+
+    `ignored` names the guarded keys that were set but not trusted; `capped` the timeouts that were longer than the
+    host allows; `unused` keys of the specification that have no effect here; `unknown` keys that nobody declared; all
+    in file order. `guarded` holds the values of trusted guarded keys by name, never a credential.
+    `literal_secret`: the file holds a credential as itself, which is used by nobody (R-229).
+    """
 
     sha256: str
     trusted: bool
@@ -99,22 +75,38 @@ class Workflow:
     claude: RuntimePart
     prompt: str
     ignored: tuple[str, ...]
+    capped: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    guarded: Mapping[str, Any] = field(default_factory=dict)
+    literal_secret: bool = False
 
     def render(self, issue: Issue, *, attempt: int | None) -> str:
-        """Return the prompt for `issue`. Unknown variables and filters are errors (ConfigError)."""
-        environment = Environment(undefined=StrictUndefined, strict_filters=True)
+        """Return the prompt for `issue`; what the issue says is data, also where it looks like a template.
+
+        Unknown variables, filters and tags are errors, and so is a template that does too much (ConfigError). Blocks
+        up to 10 seconds, usually a fifth of one.
+        """
         try:
-            return environment.from_string(self.prompt or DEFAULT_PROMPT).render(
-                issue=_issue_variables(issue), attempt=attempt
-            )
-        except LiquidError as exc:
+            return render_template(self.prompt or DEFAULT_PROMPT, {"issue": issue_variables(issue), "attempt": attempt})
+        except TemplateError as exc:
             raise ConfigError(
                 "invalid_configuration",
-                f"the prompt of WORKFLOW.md cannot be rendered: {exc.args[0] if exc.args else type(exc).__name__}"[
-                    :300
-                ],
+                f"the prompt of WORKFLOW.md cannot be rendered: {exc}",
                 remedy="Use only the fields of `issue` and `attempt`, and Liquid's own filters.",
             ) from None
+
+    def notices(self) -> tuple[str, ...]:
+        """Return what the operator must read before a run, one sentence for each key (D16, R-360). No value is in it."""
+        said = [
+            f"{name} is ignored: this content is not trusted (`hostside workflow trust FILE`)." for name in self.ignored
+        ]
+        said += [f"{name} is longer than this host allows; the host's limit is used." for name in self.capped]
+        if self.literal_secret:
+            said.append(f"{CREDENTIAL} holds a secret as itself. It is not used: remove and revoke it.")
+        said += [f"{name} has no effect here." for name in self.unused]
+        said += [f"{name} is not a known key and is ignored." for name in self.unknown]
+        return tuple(said)
 
 
 def workflow_digest(raw: bytes) -> str:
@@ -122,24 +114,45 @@ def workflow_digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def parse_workflow(raw: bytes, *, trusted: bool) -> Workflow:
-    """Return the workflow of `raw`. Raises ConfigError: over 256 KiB, not UTF-8, front matter that is not a YAML map,
-    duplicate keys, or a value of the wrong kind."""
+def read_workflow(path: Path) -> bytes:
+    """Return the content of the operator's file. Raises ConfigError: missing, no regular file, another user's, or over
+    256 KiB. There is no fallback: a file that was named and cannot be read must stop the run (Symphony §5.5)."""
+    try:
+        raw = read_owned(path, max_bytes=MAX_BYTES, forbidden=0)
+    except UnsafeFileError as exc:
+        raise ConfigError("invalid_configuration", f"{path}: {exc.message}.", remedy=exc.remedy) from None
+    if raw is None:
+        raise ConfigError("invalid_configuration", f"{path} does not exist.", remedy="Give the path of a WORKFLOW.md.")
+    return raw
+
+
+def parse_workflow(raw: bytes, *, trusted: bool, limits: WorkflowLimits = _DEFAULT_LIMITS) -> Workflow:
+    """Return the workflow of `raw`. `limits`: the host's own (`HostSettings.workflow_limits`).
+
+    Raises ConfigError, without repeating a value: over 256 KiB, not UTF-8, front matter that is not a YAML map or over
+    64 KiB, duplicate keys, aliases or tags, or a value of the wrong kind.
+    """
     if len(raw) > MAX_BYTES:
         raise _invalid(f"it is larger than {MAX_BYTES} bytes")
     try:
         text = raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
         raise _invalid("it is not UTF-8") from None
+    if "\0" in text:
+        raise _invalid("it holds a null character")
     front, prompt = _split(text)
-    document = _load(front)
-    ignored = () if trusted else tuple(_guarded_keys(document))
-    usable = document if trusted else _without(document, ignored)
     try:
-        parts = _Front.model_validate(usable)
+        document = load_front_matter(front)
+    except FrontMatterError as exc:
+        raise _invalid(str(exc)) from None
+    rules = {name: rule_of(name) for name, _ in named_keys(document)}
+    ignored = () if trusted else _having(rules, Rule.TRUSTED)
+    credential = dict(named_keys(document)).get(CREDENTIAL)
+    usable, capped = bounded(without(document, frozenset(ignored)), limits, trusted=trusted)
+    try:
+        parts = FrontMatter.model_validate(usable)
     except ValidationError as exc:
-        problem = exc.errors(include_input=False)[0]
-        raise _invalid(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+        raise _invalid(describe(exc, place=lambda location: location)) from None
     return Workflow(
         sha256=workflow_digest(raw),
         trusted=trusted,
@@ -150,6 +163,11 @@ def parse_workflow(raw: bytes, *, trusted: bool) -> Workflow:
         claude=parts.claude,
         prompt=prompt.strip(),
         ignored=ignored,
+        capped=capped,
+        unused=_having(rules, Rule.UNUSED),
+        unknown=tuple(name for name in _having(rules, None) if name not in FrontMatter.model_fields),
+        guarded=_guarded(document) if trusted else {},
+        literal_secret=credential is not None and not str(credential).startswith("$"),
     )
 
 
@@ -158,88 +176,27 @@ def default_workflow() -> Workflow:
     return parse_workflow(b"", trusted=True)
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML without a second meaning: duplicate keys are refused, aliases too (they can grow without bound)."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not accepted")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            if name in seen:
-                raise yaml.YAMLError(f"the key {name[:60]!r} is given twice")
-            seen.add(name)
-        return super().construct_mapping(node, deep=deep)
+def _having(rules: Mapping[str, Rule | None], rule: Rule | None) -> tuple[str, ...]:
+    return tuple(name for name, found in rules.items() if found is rule)
 
 
-_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*\r?$\n?(.*)\Z", re.DOTALL | re.MULTILINE)
+def _guarded(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in named_keys(document) if rule_of(name) is Rule.TRUSTED and name != CREDENTIAL}
 
 
 def _split(text: str) -> tuple[str, str]:
-    if not text.startswith("---"):
+    """Return front matter and prompt (Symphony §5.2)."""
+    first, _, rest = text.partition("\n")
+    if not first.startswith("---") or (first.strip().strip("-") == "" and first.strip() != "---"):
+        # Nothing, or a Markdown rule of more than three dashes.
         return "", text
-    match = _FRONT.match(text)
-    if match is None:
-        raise _invalid("its front matter is not closed by a line `---`")
-    return match.group(1), match.group(2)
-
-
-def _load(front: str) -> dict[str, Any]:
-    try:
-        document = yaml.load(front, Loader=_StrictLoader)
-    except (yaml.YAMLError, RecursionError, ValueError) as exc:
-        raise _invalid(f"its front matter is not YAML: {' '.join(str(exc).split())[:160]}") from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict) or any(not isinstance(key, str) for key in document):
-        raise _invalid("its front matter is not a map")
-    return document
-
-
-def _guarded_keys(document: Mapping[str, Any]) -> list[str]:
-    found = []
-    for section, value in document.items():
-        if f"{section}.*" in GUARDED:
-            found.append(section)
-        elif isinstance(value, Mapping):
-            found += [f"{section}.{key}" for key in value if f"{section}.{key}" in GUARDED]
-    return found
-
-
-def _without(document: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for section, value in document.items():
-        if section in names:
-            continue
-        if isinstance(value, Mapping):
-            kept[section] = {key: item for key, item in value.items() if f"{section}.{key}" not in names}
-        else:
-            kept[section] = value
-    return kept
-
-
-def _issue_variables(issue: Issue) -> dict[str, Any]:
-    return {
-        "id": issue.id,
-        "identifier": issue.identifier,
-        "title": issue.title,
-        "description": issue.description or "",
-        "state": issue.state,
-        "priority": issue.priority,
-        "labels": list(issue.labels),
-        "branch_name": issue.branch_name,
-        "url": issue.url,
-        "assignees": list(issue.assignees),
-        "blocked_by": [
-            {"id": item.id, "identifier": item.identifier, "state": item.state} for item in issue.blocked_by
-        ],
-        "created_at": None if issue.created_at is None else issue.created_at.isoformat(),
-        "updated_at": None if issue.updated_at is None else issue.updated_at.isoformat(),
-    }
+    if first.strip() != "---":
+        raise _invalid("its first line starts with `---` and goes on; front matter starts with `---` alone")
+    lines = rest.split("\n")
+    for number, line in enumerate(lines):
+        if line.startswith("---") and line.rstrip() == "---":
+            return "\n".join(lines[:number]), "\n".join(lines[number + 1 :])
+    raise _invalid("its front matter is not closed by a line `---`")
 
 
 def _invalid(why: str) -> ConfigError:

@@ -139,7 +139,10 @@ def _prepare(engine: Engine, path: Path) -> None:
 
 def _engine(path: Path) -> Engine:
     engine = create_engine(
-        URL.create("sqlite", database=str(path)), connect_args={"timeout": _BUSY_SECONDS}, pool_use_lifo=True
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": _BUSY_SECONDS},
+        pool_use_lifo=True,
+        hide_parameters=True,
     )
 
     @event.listens_for(engine, "connect")

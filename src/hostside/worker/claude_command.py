@@ -84,6 +84,8 @@ def variables(settings: AgentSettings, *, model_url: str, temporary: str | None)
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_TELEMETRY": "1",
+        # Every tool is loaded at once; without this the client offers the model a placeholder for those to come.
+        "ENABLE_TOOL_SEARCH": "false",
         # The client applies a configured proxy to loopback too.
         "NO_PROXY": "127.0.0.1,localhost",
     }

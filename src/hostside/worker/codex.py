@@ -1,5 +1,6 @@
 """Codex as the agent of a run: its app-server inside the run's isolation, its dynamic tools served by the host (D24)."""
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -46,6 +47,12 @@ class CodexRuntime:
     With `next_prompt` and `settings.max_turns` above 1 a completed turn may be followed by another in the same thread;
     one that is still wanted after the last allowed turn ends as `max_turns`. `task.resume` names a thread of the same
     home, opened under the same snapshot: a thread keeps the tools it was started with (R-195).
+
+    Events (text redacted and bounded): `agent_started` (the process), `agent_thread`, `agent_turn_started`,
+    `agent_turn_completed`, `agent_message`, `agent_native_tool`, `agent_model_retry`, `agent_error`, `agent_warning`,
+    `agent_request_declined`, `agent_configuration_removed`, `agent_diagnostics` (its stderr, after a failure),
+    `agent_ended`, `call_result_dropped`, `boundary_violation`, `frame_rejected`. Beside the reasons of `AgentOutcome`
+    there is `model_unavailable`.
     """
 
     def __init__(self, edge: str = "codex", *, next_prompt: NextPrompt | None = None) -> None:
@@ -56,6 +63,12 @@ class CodexRuntime:
 
     async def run(self, task: AgentTask) -> AgentOutcome:
         """As `AgentRuntime.run`. A failure of the agent is an outcome, never an exception."""
+        outcome = await self._drive(task)
+        facts = {"state": outcome.state.value, "reason": outcome.reason, "exit_code": outcome.exit_code}
+        task.event("agent_ended", facts)
+        return outcome
+
+    async def _drive(self, task: AgentTask) -> AgentOutcome:
         record = Recorder(task.event, Redactor(filter(None, (task.settings.model_key, task.token))))
         upstream = task.settings.model_base_url or DEFAULT_UPSTREAM
         try:
@@ -257,7 +270,8 @@ class _Conversation:
         return await self._turn_over(deadline)
 
     async def _turn_over(self, deadline: float) -> AgentOutcome:
-        watch, stall = self._watch, self._task.settings.stall_timeout_seconds
+        watch, settings = self._watch, self._task.settings
+        stall = settings.stall_timeout_seconds if settings.stall_timeout_seconds > 0 else math.inf
         while True:
             due = min(deadline, self._activity.last() + stall)
             with anyio.move_on_after(max(0.0, due - anyio.current_time())):
@@ -271,9 +285,7 @@ class _Conversation:
                 return _failed("agent_exited", "the agent ended in the middle of its turn")
             now = anyio.current_time()
             if now >= deadline:
-                return _failed(
-                    "turn_timeout", f"the turn took longer than {self._task.settings.turn_timeout_seconds:g} s"
-                )
+                return _failed("turn_timeout", f"the turn took longer than {settings.turn_timeout_seconds:g} s")
             if now - self._activity.last() >= stall:
                 return _failed("stalled", f"the agent said nothing for {stall:g} s")
 

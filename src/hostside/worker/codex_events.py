@@ -15,6 +15,7 @@ from hostside.worker.codex_frames import Notification
 
 _TEXT = 2_000
 _RATE_LIMITS = ("usageLimitExceeded", "rateLimitExceeded")
+_UNAVAILABLE = ("internalServerError", "serverOverloaded", "flexUnavailable", "policyCapacityUnavailable")
 _USAGE = {
     "inputTokens": "input_tokens",
     "cachedInputTokens": "cached_input_tokens",
@@ -147,7 +148,7 @@ class ThreadWatch:
 
     def _error(self, params: Mapping[str, Any]) -> None:
         error, retried = _part(params, "error"), params.get("willRetry") is True
-        self._record.event("agent_error", message=_text(error, "message"), will_retry=retried)
+        self._record.event("agent_model_retry" if retried else "agent_error", message=_text(error, "message"))
         if not retried and params.get("threadId") == self.thread_id:
             self._last_error = error
 
@@ -166,7 +167,9 @@ class ThreadWatch:
             self.check_folder(item.get("cwd"))
             code = item.get("exitCode")
             self._record.event(
-                "agent_command",
+                "agent_native_tool",
+                tool="exec_command",
+                tool_use_id=_text(item, "id"),
                 command=_text(item, "command"),
                 cwd=_text(item, "cwd"),
                 status=_text(item, "status"),
@@ -175,7 +178,13 @@ class ThreadWatch:
         elif kind == "fileChange":
             changes = item.get("changes")
             paths = [_text(change, "path") for change in changes if isinstance(change, dict)] if changes else []
-            self._record.event("agent_file_change", paths=[*paths], status=_text(item, "status"))
+            self._record.event(
+                "agent_native_tool",
+                tool="apply_patch",
+                tool_use_id=_text(item, "id"),
+                paths=[*paths],
+                status=_text(item, "status"),
+            )
         elif kind == "agentMessage":
             self._record.event("agent_message", text=_text(item, "text"))
 
@@ -188,22 +197,29 @@ class ThreadWatch:
 
 
 def outcome_of(end: TurnEnd, record: Recorder) -> AgentOutcome:
-    """The outcome that a turn's end stands for: `completed`, `stopped`, `rate_limited`, `agent_error` or `no_result`."""
+    """The outcome that a turn's end stands for: `completed`, `stopped`, `rate_limited`, `model_unavailable` (a later
+    attempt may succeed), `agent_error` or `no_result`."""
     detail = record.text(end.message)
     if end.status == "completed":
         return AgentOutcome(state=EndState.SUCCEEDED, reason="completed")
     if end.status == "interrupted":
         return AgentOutcome(state=EndState.CANCELLED, reason="stopped", detail=detail or "the turn was interrupted")
     if end.status == "failed":
-        reason = "rate_limited" if _is_rate_limit(end.info) else "agent_error"
-        return AgentOutcome(state=EndState.FAILED, reason=reason, detail=detail)
+        return AgentOutcome(state=EndState.FAILED, reason=_failure_reason(end.info), detail=detail)
     return AgentOutcome(state=EndState.FAILED, reason="no_result", detail="the turn ended without a known status")
 
 
-def _is_rate_limit(info: object) -> bool:
+def _failure_reason(info: object) -> str:
+    status = None
     if isinstance(info, dict):
-        return any(isinstance(facts, dict) and facts.get("httpStatusCode") == 429 for facts in info.values())
-    return info in _RATE_LIMITS
+        # One key, the class of the error; its facts tell what the provider answered: nothing, where it was not reached.
+        facts = next(iter(info.values()), None)
+        status = facts.get("httpStatusCode", 0) if isinstance(facts, dict) else 0
+        if status is None or (isinstance(status, int) and status >= 500):
+            return "model_unavailable"
+    if status == 429 or info in _RATE_LIMITS:
+        return "rate_limited"
+    return "model_unavailable" if info in _UNAVAILABLE else "agent_error"
 
 
 def _part(value: Mapping[str, Any], key: str) -> dict[str, Any]:

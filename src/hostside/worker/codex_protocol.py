@@ -70,7 +70,7 @@ class AppServer:
         try:
             with anyio.fail_after(timeout_seconds):
                 if self.gone or not await self._send({"id": number, "method": method, "params": params}):
-                    raise AgentGone(f"the agent ended before {method}")
+                    raise AgentGone(f"the agent ended before it answered {method}")
                 await waiting.settled.wait()
         finally:
             del self._waiting[number]

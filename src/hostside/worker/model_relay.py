@@ -4,7 +4,6 @@ It is transparent: headers but those of the connection, bodies, encodings and th
 and a stream that breaks off upstream breaks off here. It adds no credential.
 """
 
-import asyncio
 import contextlib
 import logging
 import socket
@@ -15,8 +14,8 @@ from urllib.parse import unquote
 
 import anyio
 import httpx
-import uvicorn
 
+from hostside.edges.http_server import serve_on
 from hostside.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -48,55 +47,43 @@ class ModelRelay:
         self._listener = listener
         self._upstream = _checked(upstream_url)
         self._prefix = self._upstream.raw_path.rstrip(b"/")
-        self._transport: httpx.AsyncBaseTransport | None = None
+        self._open: set[anyio.CancelScope] = set()
+        self._running = self._run()
 
     async def __aenter__(self) -> Self:
-        # No proxy and no netrc of the host's environment; the upstream is the operator's own word.
-        self._transport = httpx.AsyncHTTPTransport(
-            trust_env=False, limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=8)
-        )
-        config = uvicorn.Config(
-            self._serve,
-            interface="asgi3",
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=1,
-            limit_concurrency=_CONNECTIONS * 2,
-        )
-        self._server = _Server(config)
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._listener]))
-        listening = asyncio.ensure_future(self._server.listening.wait())
-        try:
-            await asyncio.wait({self._serving, listening}, return_when=asyncio.FIRST_COMPLETED)
-        except BaseException:
-            await self._stop()
-            raise
-        finally:
-            listening.cancel()
+        await self._running.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stop()
+    ) -> bool | None:
+        return await self._running.__aexit__(kind, error, trace)
 
-    async def _stop(self) -> None:
-        self._server.should_exit = True
-        with anyio.CancelScope(shield=True):
-            done, _ = await asyncio.wait({self._serving}, timeout=_STOP_SECONDS)
-            if not done:
-                self._serving.cancel()
-                await asyncio.wait({self._serving}, timeout=_STOP_SECONDS)
-            self._listener.close()
-            if self._transport is not None:
-                await self._transport.aclose()
+    @contextlib.asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        async def app(scope: _Scope, receive: Any, send: Any) -> None:
+            # The server takes a bound method for an application of an older interface.
+            await self._serve(scope, receive, send)
+
+        # No proxy and no netrc of the host's environment; the upstream is the operator's own word.
+        limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=8)
+        async with httpx.AsyncHTTPTransport(trust_env=False, limits=limits) as self._transport:
+            ready = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: serve_on((self._listener,), app, ready=ready, before_stop=self._hang_up))
+                try:
+                    await ready.wait()
+                    yield
+                finally:
+                    tasks.cancel_scope.cancel()
+
+    async def _hang_up(self) -> None:
+        for exchange in self._open:
+            exchange.cancel()
 
     async def _serve(self, scope: _Scope, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
             return
         refusal = self._refusal(scope)
         if refusal is not None:
@@ -105,9 +92,13 @@ class ModelRelay:
         exchange = _Exchange(receive, send)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(exchange.watch, tasks.cancel_scope)
-                await exchange.forward(self._transport_open(), self._request(scope, exchange))
-                tasks.cancel_scope.cancel()
+                self._open.add(tasks.cancel_scope)
+                try:
+                    tasks.start_soon(exchange.watch, tasks.cancel_scope)
+                    await exchange.forward(self._transport, self._request(scope, exchange))
+                finally:
+                    self._open.remove(tasks.cancel_scope)
+                    tasks.cancel_scope.cancel()
         except* (httpx.HTTPError, _ClientGone) as group:
             # Text of these errors may name the upstream's address: only their kind leaves the host.
             _log.warning("model request failed: %s", type(group.exceptions[0]).__name__)
@@ -137,10 +128,6 @@ class ModelRelay:
             content=exchange.body() if has_body else None,
             extensions={"timeout": _TIMEOUTS},
         )
-
-    def _transport_open(self) -> httpx.AsyncBaseTransport:
-        assert self._transport is not None
-        return self._transport
 
 
 def relayed_base_url(address: tuple[str, int], upstream_url: str) -> str:
@@ -194,20 +181,10 @@ class _Exchange:
                 await response.aclose()
 
 
-class _Server(uvicorn.Server):
-    """uvicorn inside somebody else's event loop: it says when it listens, and leaves signals alone."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+async def _live(receive: Any, send: Any) -> None:
+    for moment in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{moment}.complete"})
 
 
 def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

@@ -1,0 +1,76 @@
+"""The kinds of values in hostside.toml, each with the form that it must have."""
+
+import re
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from hostside.config.secrets import SecretReference, parse_reference
+from hostside.errors import ConfigError
+
+PRESETS = ("npm", "pypi", "crates", "go", "maven", "debian")
+_LISTEN = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}$"
+_ENTRY = rf"^({'|'.join(PRESETS)}|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{{1,5}})$"
+
+
+def _reference(value: Any) -> SecretReference:
+    if isinstance(value, SecretReference):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("a secret is a reference in text")
+    try:
+        return parse_reference(value)
+    except ConfigError as exc:
+        raise ValueError(f"{exc.message} {exc.remedy}") from None
+
+
+def _path(value: str) -> str:
+    if "\0" in value or not value.startswith(("/", "~/")):
+        raise ValueError("a path is absolute or starts with ~/; the current directory never decides")
+    return value
+
+
+def _program(value: str) -> str:
+    return value if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", value) else _path(value)
+
+
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        port_ok = parts.port is None or parts.port > 0
+    except ValueError:
+        parts, port_ok = urlsplit(""), False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
+        raise ValueError("an address starts with https:// or http:// and a host")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("an address has no user, password, query or fragment; a credential is a key of its own")
+    if re.search(r"[\x00-\x20\x7f]", value):
+        raise ValueError("an address has no white space")
+    return value
+
+
+def _port(value: str) -> str:
+    _, separator, port = value.rpartition(":")
+    if separator and port.isdigit() and not 0 <= int(port) <= 65_535:
+        raise ValueError("a port is at most 65535")
+    return value
+
+
+Secret = Annotated[
+    SecretReference,
+    BeforeValidator(_reference),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "pattern": "^(env:[A-Za-z_][A-Za-z0-9_]*$|file:(/|~/)|command:\\[)"}),
+]
+"""`env:NAME`, `file:PATH` or `command:[...]`."""
+State = Annotated[str, Field(min_length=1, max_length=100)]
+TrackerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,47}$")]
+Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}/[A-Za-z0-9._-]{1,100}$")]
+HostPath = Annotated[
+    str, AfterValidator(_path), Field(min_length=1, max_length=4_096, json_schema_extra={"pattern": "^(/|~/)"})
+]
+Program = Annotated[str, AfterValidator(_program), Field(min_length=1, max_length=4_096)]
+Url = Annotated[str, AfterValidator(_url), Field(max_length=2_000, json_schema_extra={"pattern": "^https?://"})]
+Listen = Annotated[str, AfterValidator(_port), Field(pattern=_LISTEN)]
+NetworkEntry = Annotated[str, AfterValidator(_port), Field(pattern=_ENTRY)]

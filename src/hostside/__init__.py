@@ -1,6 +1,6 @@
 """The host's side of a coding agent's tool calls.
 
-A custom tool is one `ToolSpec`, one `execute` and one line that registers it (docs/guides/write-a-tool.md). The names below are
+A custom tool is one `ToolSpec`, one `execute` and one line that registers it (docs/guides/write-a-tool.md). The names are
 the public library; they are loaded when first used, so that the command line starts quickly.
 """
 

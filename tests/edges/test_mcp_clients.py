@@ -28,6 +28,7 @@ async def connected(door: Endpoint, era: ConnectMode, token: str = TOKEN_1) -> A
 
 async def test_the_server_says_who_it_is_and_what_is_bound(era: ConnectMode) -> None:
     async with endpoint() as door, connected(door, era) as client:
+        assert client.server_info is not None
         assert client.server_info.name == "hostside"
         assert client.instructions == door.one.gateway.session.instructions()
         assert client.server_capabilities.model_dump(exclude_none=True) == {"tools": {"list_changed": False}}

@@ -15,7 +15,8 @@ from hostside.errors import Effect, FailureCode
 from tests.support.edge_tools import EdgeTools
 from tests.support.gateways import make_gateway
 from tests.support.http_edges import modern_body
-from tests.support.stdio_channel import Channel, channel
+from tests.support.memory_receipts import MemoryReceipts
+from tests.support.stdio_channel import channel
 
 pytestmark = pytest.mark.anyio
 
@@ -164,8 +165,8 @@ async def test_a_call_in_flight_at_the_end_of_input_may_finish() -> None:
 
 async def test_a_call_that_does_not_end_in_time_is_cancelled_with_its_receipt() -> None:
     tools, sent = EdgeTools(), []
-    gateway_receipts: Any = Channel(-1, -1).receipts
-    gateway = make_gateway(tools.all(), receipts=gateway_receipts)
+    receipts = MemoryReceipts()
+    gateway = make_gateway(tools.all(), receipts=receipts)
     incoming = [json.dumps(modern_body("tools/call", {"name": "slow_write"})).encode() + b"\n", b""]
 
     async def receive() -> bytes:
@@ -176,7 +177,7 @@ async def test_a_call_that_does_not_end_in_time_is_cancelled_with_its_receipt() 
 
     with anyio.fail_after(5):
         await serve_frames(gateway, receive, send, drain_seconds=0.05)
-    (end,) = gateway_receipts.ends
+    (end,) = receipts.ends
     assert (end.code, end.effect) == (FailureCode.CANCELLED, Effect.UNKNOWN)
     assert all(json.loads(frame).get("result") is None for frame in sent)
 

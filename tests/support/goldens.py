@@ -1,6 +1,6 @@
 """Goldens of tools: `tests/snaps/<tool>.json` holds all that an agent or operator can see of one (D19).
 
-A missing golden is written here and fails in CI. To accept a change: `HOSTSIDE_UPDATE_GOLDENS=1 pytest …`, then read the diff.
+A missing golden is written here and fails in CI. To accept a change: `make snap`, then read the diff.
 """
 
 import json
@@ -16,7 +16,7 @@ SNAPS = Path(__file__).resolve().parents[1] / "snaps"
 
 def check_goldens(tools: Iterable[Tool]) -> None:
     """Compare each tool's contract with its golden; names every tool that differs."""
-    update, in_ci = "HOSTSIDE_UPDATE_GOLDENS" in os.environ, bool(os.environ.get("CI"))
+    update, in_ci = os.environ.get("HOSTSIDE_SNAP") == "update", bool(os.environ.get("CI"))
     differing: list[str] = []
     for name, registered in Registry(tools).snapshot().tools.items():
         golden = SNAPS / f"{name}.json"
@@ -26,4 +26,4 @@ def check_goldens(tools: Iterable[Tool]) -> None:
             golden.write_text(text, encoding="utf-8")
         elif not golden.exists() or golden.read_text(encoding="utf-8") != text:
             differing.append(name)
-    assert differing == [], f"tools differ from tests/snaps: {differing}; HOSTSIDE_UPDATE_GOLDENS=1 accepts them"
+    assert differing == [], f"tools differ from tests/snaps: {differing}; `make snap` accepts them"

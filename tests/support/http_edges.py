@@ -151,7 +151,7 @@ class LegacyClient:
 
 
 @asynccontextmanager
-async def endpoint(**options: Any) -> AsyncIterator[Endpoint]:
+async def endpoint(*, close: bool = True, **options: Any) -> AsyncIterator[Endpoint]:
     """Serve two runs on one endpoint."""
     one, two = a_run(1, TOKEN_1), a_run(2, TOKEN_2)
     good = {run.token: run.gateway for run in (one, two)}
@@ -164,7 +164,7 @@ async def endpoint(**options: Any) -> AsyncIterator[Endpoint]:
         made.append(http_app(resolve, allowed_hosts={f"127.0.0.1:{port}"}, **options))
         return made[0]
 
-    async with serving(app) as port, httpx.AsyncClient(trust_env=False, timeout=20.0) as client:
+    async with serving(app, close=close) as port, httpx.AsyncClient(trust_env=False, timeout=20.0) as client:
         yield Endpoint(port, made[0], one, two, good, client)
 
 

@@ -78,8 +78,13 @@ def _external_diff(trap: Trap) -> None:
 
 
 def _diff_driver(trap: Trap) -> None:
-    trap.config(("diff.z.command", str(trap.program)), ("diff.y.textconv", str(trap.program)))
-    trap.attributes("*.txt diff=z\nb* diff=y\n")
+    trap.config(("diff.z.command", str(trap.program)))
+    trap.attributes("* diff=z\n")
+
+
+def _text_converter(trap: Trap) -> None:
+    trap.config(("diff.z.textconv", str(trap.program)), ("diff.z.cacheTextconv", "true"))
+    trap.attributes("* diff=z\n")
 
 
 def _hooks_path(trap: Trap) -> None:
@@ -162,6 +167,7 @@ TRAPS = [
     _worktree_filter,
     _external_diff,
     _diff_driver,
+    _text_converter,
     _hooks_path,
     _hooks_folder,
     _configured_hook,

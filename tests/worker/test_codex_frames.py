@@ -1,5 +1,6 @@
 """Lines of the app-server, cut and read: separators, pieces, size, and what a broken one still says (C-17, AX-09)."""
 
+import itertools
 import json
 
 import pytest
@@ -26,7 +27,7 @@ def test_however_the_bytes_arrive_the_frames_are_the_same(cuts: list[int]) -> No
     stream = line + b"\n\n" + b'{"method":"error","params":[]}\n' + line
     splitter = LineSplitter()
     edges = [0, *sorted(cuts), len(stream)]
-    frames = [frame for start, end in zip(edges, edges[1:], strict=False) for frame in splitter.feed(stream[start:end])]
+    frames = [frame for start, end in itertools.pairwise(edges) for frame in splitter.feed(stream[start:end])]
     frames += splitter.finish()
     request = Request(id=4, method="item/tool/call", params=CALL["params"])
     assert frames == [request, Notification(method="error", params={}), request]
@@ -46,7 +47,7 @@ def test_a_line_over_the_limit_costs_only_itself_and_is_still_answered() -> None
 def test_a_line_of_exactly_the_limit_is_read() -> None:
     line = b'{"id":1,"method":"m"}'
     assert list(LineSplitter(len(line)).feed(line + b"\n")) == [Request(id=1, method="m")]
-    assert list(LineSplitter(len(line) - 1).feed(line + b"\n"))[0] != Request(id=1, method="m")
+    assert next(iter(LineSplitter(len(line) - 1).feed(line + b"\n"))) != Request(id=1, method="m")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hostside.worker.isolation_level import IsolationLevel, choose, probe_levels
 from hostside.worker.sandbox_args import bwrap_path
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
-OLDEST_GIT = (2, 36)
+OLDEST_GIT = (2, 30)
 OLDEST_BWRAP = (0, 8)
 _SECONDS = 10.0
 

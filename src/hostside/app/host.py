@@ -36,6 +36,7 @@ from hostside.store.writer import GroupWriter
 from hostside.tools.files import file_tools
 from hostside.tools.git import git_tools
 from hostside.tools.git_runner import GitRunner
+from hostside.tools.search import search_tools
 from hostside.trackers.base import TrackerAdapter
 from hostside.trackers.file import FileTracker, FileTrackerSettings
 from hostside.worker.host_hardening import make_undumpable
@@ -58,7 +59,7 @@ def utc_now() -> datetime:
 
 def workspace_tools(git: GitRunner) -> tuple[Tool, ...]:
     """Return the tools of a workspace: files, search and git."""
-    return (*file_tools(), *git_tools(git))
+    return (*file_tools(), *search_tools(), *git_tools(git))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,3 +50,14 @@ def table(rows: Iterable[Sequence[object]], *, header: Sequence[str] | None = No
         return []
     widths = [max(len(row[index]) for row in cells) for index in range(len(cells[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def fields(values: Mapping[str, object], *, indent: int = 0) -> list[str]:
+    """Return one aligned line for each value: its name, then the value."""
+    width = max(map(len, values), default=0)
+    return [f"{' ' * indent}{name.ljust(max(width, 9))} {plain(value)}".rstrip() for name, value in values.items()]
+
+
+def moment(text: object) -> str:
+    """Return a stored time as a person reads it: UTC, to the second; `-` for none."""
+    return "-" if not text else str(text)[:19].replace("T", " ")

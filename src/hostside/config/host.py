@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from hostside.config.host_values import (
     HostPath,
@@ -102,6 +102,12 @@ class CodeSection(Section):
             raise ValueError("`url` is required for the kind gitea")
         if self.kind == "local" and self.token is not None:
             raise ValueError("`token` has no use for the kind local")
+        form = HostPath if self.kind == "local" else Repository
+        try:
+            TypeAdapter[str](form).validate_python(self.repository)
+        except ValidationError:
+            expected = "an absolute path" if self.kind == "local" else "`owner/name`"
+            raise ValueError(f"`repository` is {expected} for the kind {self.kind}") from None
         return self
 
 
@@ -130,7 +136,7 @@ class NetworkSection(Section):
     setup: tuple[NetworkEntry, ...] = Field(
         default=(),
         strict=False,
-        description="While hooks prepare the workspace: `npm`, `pypi`, `crates`, `go`, `maven`, `debian`, `host:port`.",
+        description="While hooks prepare the workspace: presets or `host:port`.",
     )
     agent: tuple[NetworkEntry, ...] = Field(
         default=(), strict=False, description="From the agent's start on; the same words."
@@ -265,8 +271,31 @@ def settings_from(document: Mapping[str, Any], *, source: str) -> HostSettings:
 
 
 def settings_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **HostSettings.model_json_schema()}
+    """Return the JSON Schema (2020-12) of the file, for editors. It knows the form of each value, not every rule."""
+    schema = HostSettings.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_without_null(schema),
+        "title": "hostside.toml",
+    }
+
+
+def _without_null(schema: Any) -> Any:
+    """Leave out what TOML cannot say (null), and titles that only repeat the key."""
+    if isinstance(schema, list):
+        return [_without_null(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        key: _without_null(value)
+        for key, value in schema.items()
+        if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
+    }
+    options = kept.get("anyOf", [])
+    if {"type": "null"} in options and len(options) == 2:
+        del kept["anyOf"]
+        kept |= next(option for option in options if option != {"type": "null"})
+    return kept
 
 
 def _place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:

@@ -10,8 +10,8 @@ from hostside.config.secrets import SecretReference, parse_reference
 from hostside.errors import ConfigError
 
 PRESETS = ("npm", "pypi", "crates", "go", "maven", "debian")
-_LISTEN = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}$"
-_ENTRY = rf"^({'|'.join(PRESETS)}|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{{1,5}})$"
+MAX_PORT = 65_535
+_ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}"
 
 
 def _reference(value: Any) -> SecretReference:
@@ -50,11 +50,16 @@ def _url(value: str) -> str:
     return value
 
 
-def _port(value: str) -> str:
-    _, separator, port = value.rpartition(":")
-    if separator and port.isdigit() and not 0 <= int(port) <= 65_535:
-        raise ValueError("a port is at most 65535")
+def _listen(value: str) -> str:
+    if re.fullmatch(_ADDRESS, value) is None or int(value.rpartition(":")[2]) > MAX_PORT:
+        raise ValueError("expected an address and a port, e.g. 127.0.0.1:8787")
     return value
+
+
+def _entry(value: str) -> str:
+    if value in PRESETS or (re.fullmatch(_ADDRESS, value) and 0 < int(value.rpartition(":")[2]) <= MAX_PORT):
+        return value
+    raise ValueError(f"expected host:port or one of {', '.join(PRESETS)}")
 
 
 Secret = Annotated[
@@ -72,5 +77,9 @@ HostPath = Annotated[
 ]
 Program = Annotated[str, AfterValidator(_program), Field(min_length=1, max_length=4_096)]
 Url = Annotated[str, AfterValidator(_url), Field(max_length=2_000, json_schema_extra={"pattern": "^https?://"})]
-Listen = Annotated[str, AfterValidator(_port), Field(pattern=_LISTEN)]
-NetworkEntry = Annotated[str, AfterValidator(_port), Field(pattern=_ENTRY)]
+Listen = Annotated[str, AfterValidator(_listen), Field(json_schema_extra={"pattern": f"^{_ADDRESS}$"})]
+NetworkEntry = Annotated[
+    str,
+    AfterValidator(_entry),
+    Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)}|{_ADDRESS})$"}),
+]

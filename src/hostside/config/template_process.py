@@ -13,7 +13,7 @@ from typing import Any
 from liquid import Environment, StrictUndefined
 from liquid.exceptions import LiquidError, ResourceLimitError
 
-CPU_SECONDS = 5
+CPU_SECONDS = 3
 MEMORY_BYTES = 512 * 1024 * 1024
 OUTPUT_BYTES = 524_288
 LOOPS = 100_000

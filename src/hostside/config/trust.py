@@ -36,10 +36,6 @@ class TrustStore:
         """Return `source` and `at` of each trusted hash. Raises ConfigError for a store that cannot be believed."""
         return self._read()
 
-    def entries(self) -> dict[str, dict[str, str]]:
-        """Return what is trusted: hash to `source` and `at`. Raises ConfigError when the store cannot be read."""
-        return self._read()
-
     def trust(self, sha256: str, *, source: str, at: datetime) -> None:
         """Trust this content from now on. Raises ConfigError when the store cannot be read or written; then it is as
         it was. Raises ValueError for anything but a SHA-256 in lower-case hexadecimal digits."""

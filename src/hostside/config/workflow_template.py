@@ -20,7 +20,7 @@ class TemplateError(Exception):
 
 def render_template(template: str, variables: Mapping[str, Any]) -> str:
     """Return the text of `template`. Raises TemplateError: a syntax error, an unknown variable, filter or tag, another
-    template, or more than 5 seconds, 512 MB, 100,000 loops or 512 KiB of text. Blocks the caller up to 10 seconds."""
+    template, or more than 3 seconds, 512 MB, 100,000 loops or 512 KiB of text. Blocks the caller up to 10 seconds."""
     # The file, not the module: the child needs nothing of this package.
     argv = [sys.executable, "-I", "-B", "-X", "utf8", str(_PROGRAM)]
     task = json.dumps({"template": template, "variables": dict(variables)}).encode()

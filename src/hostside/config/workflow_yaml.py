@@ -1,7 +1,7 @@
 """The YAML of a front matter, read so that it has one meaning and a bounded cost.
 
 The plain values of YAML 1.2's core schema alone: `On`, `no` and `1:30` are text, as somebody who writes the name of a
-state expects. Duplicate keys, aliases, merge keys and explicit tags are refused.
+state expects, and `<<` is a key like any other. Duplicate keys, anchors, aliases and tags are refused.
 """
 
 import re

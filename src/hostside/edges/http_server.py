@@ -114,7 +114,8 @@ class _BoundedHead(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         before = self._head_number
         super().data_received(data)
-        if before and before == self._head_number:  # all of it was the same, unfinished head
+        # All of it belongs to one unfinished head, or may follow the end of an earlier body: then it does not count.
+        if self._head_number and (before == self._head_number or self._heads == 1):
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")

@@ -1,16 +1,20 @@
 """The hooks of a workspace's life: only trusted ones, inside the run's isolation, bounded in time and words (R-336..R-339)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hostside.config.workflow import Workflow
 from hostside.core.gateway import EventSink
 from hostside.core.redaction import Redactor
 from hostside.errors import HostsideError
 from hostside.worker.isolation import RunIsolation
-from hostside.worker.process import LaunchError
+from hostside.worker.process import Completed, LaunchError
 
 OUTPUT_BYTES = 20_000
 LOGGED_CHARACTERS = 2_000
+#: Left out where output was cut: the cut may have gone through a secret, and half of one is not recognised.
+CUT_MARGIN = 1_024
 
 
 class HookName(StrEnum):
@@ -29,18 +33,32 @@ class HookFailed(HostsideError):
     """A fatal hook failed or ran out of time. The message names the hook and how it ended."""
 
 
+def trusted_scripts(workflow: Workflow) -> dict[HookName, str]:
+    """Return the scripts that may run: none of content that the operator has not trusted (R-338)."""
+    if not workflow.trusted:
+        return {}
+    scripts = {name: getattr(workflow.hooks, name.value) for name in HookName}
+    return {name: script for name, script in scripts.items() if script and script.strip()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRunner:
-    """Runs the scripts of one workflow. `scripts` holds only what the operator has trusted."""
+    """Runs the scripts of one workflow. `scripts` holds only what the operator has trusted (`trusted_scripts`)."""
 
     isolation: RunIsolation
-    scripts: dict[HookName, str]
+    scripts: Mapping[HookName, str]
     timeout_seconds: float
     redactor: Redactor
     event: EventSink
 
     async def run(self, name: HookName) -> None:
-        """Run a hook in the workspace, if there is one. Raises HookFailed for a fatal one that does not exit with 0."""
+        """Run a hook with `/bin/sh` in the workspace, if there is one. Raises HookFailed for a fatal one that does not
+        exit with 0; one that is not fatal raises nothing.
+
+        Events: `hook_started`, then `hook_finished` with `exit_code` (None: it did not start), `timed_out` and
+        `output`, the redacted end of what it printed, at most 2,000 characters. At the deadline its whole process
+        group is killed, and cancellation does the same.
+        """
         script = self.scripts.get(name)
         if not script:
             return
@@ -49,22 +67,32 @@ class HookRunner:
             done = await self.isolation.run(
                 ["/bin/sh", "-c", script], timeout_seconds=self.timeout_seconds, output_limit_bytes=OUTPUT_BYTES
             )
-        except (LaunchError, TimeoutError) as exc:
-            self.event("hook_finished", {"hook": name.value, "exit_code": None, "timed_out": False})
+        except (LaunchError, TimeoutError, ValueError) as exc:
+            self._finished(name, exit_code=None, timed_out=False, output="")
             self._fail(name, f"could not be started ({type(exc).__name__})")
             return
-        said = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace").strip()
-        output = self.redactor.text(said)[-LOGGED_CHARACTERS:]
-        self.event(
-            "hook_finished",
-            {"hook": name.value, "exit_code": done.exit_code, "timed_out": done.timed_out, "output": output},
-        )
+        output = self.redactor.text(_said(done))[-LOGGED_CHARACTERS:]
+        self._finished(name, exit_code=done.exit_code, timed_out=done.timed_out, output=output)
         if done.timed_out:
             self._fail(name, f"did not end within {self.timeout_seconds:g} s and was killed")
         elif done.exit_code != 0:
             last = output.splitlines()[-1] if output else "it said nothing"
             self._fail(name, f"exited with {done.exit_code}: {last[:300]}")
 
+    def _finished(self, name: HookName, *, exit_code: int | None, timed_out: bool, output: str) -> None:
+        self.event(
+            "hook_finished", {"hook": name.value, "exit_code": exit_code, "timed_out": timed_out, "output": output}
+        )
+
     def _fail(self, name: HookName, how: str) -> None:
         if name in FATAL:
             raise HookFailed(f"the hook {name} {how}")
+
+
+def _said(done: Completed) -> str:
+    """Return the beginning of stdout, then the end of stderr."""
+    stdout, stderr = done.stdout, done.stderr
+    if done.truncated:
+        stdout = stdout[:-CUT_MARGIN] if len(stdout) >= OUTPUT_BYTES else stdout
+        stderr = stderr[CUT_MARGIN:] if len(stderr) >= OUTPUT_BYTES else stderr
+    return "\n".join(part.decode("utf-8", "replace").strip() for part in (stdout, stderr)).strip()

@@ -27,7 +27,7 @@ lint: setup ## style, format, types, layers
 	@.venv/bin/lint-imports --no-logo
 
 docs-check: setup ## fail where docs/reference/ differs from the code
-	@if [ -f src/hostside/docs.py ]; then $(PYTHON) -m hostside.docs --check; fi
+	@.venv/bin/hostside docs --check
 
 unit: setup ## the quick suite on one Python; ARGS go to pytest
 	@$(PYTHON) -m pytest -m "not system" -n $(WORKERS) $(ARGS)
@@ -43,7 +43,7 @@ format: setup ## rewrite style and format
 	@$(PYTHON) -m ruff format src tests $(SCRIPTS)
 
 snap: setup ## accept what the code says now: docs/reference/, tool goldens, inline snapshots; read the diff
-	@if [ -f src/hostside/docs.py ]; then $(PYTHON) -m hostside.docs; fi
+	@.venv/bin/hostside docs
 	@HOSTSIDE_SNAP=update $(PYTHON) -m pytest -q -m "not system" -p no:xdist --inline-snapshot=create,fix $(ARGS)
 
 setup: ## install what the tests need

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hostside.core.scope import IssueTarget, PathTarget, RepositoryTarget
     from hostside.core.session import Session, open_session
     from hostside.core.spec import Capability, Risk, SideEffect, Tool, ToolSpec, touches_nothing
+    from hostside.edges.functions import FunctionEdge
     from hostside.errors import Effect, FailureCode, ToolFailed, ToolRefused
 
 _HOMES = {
@@ -23,6 +24,7 @@ _HOMES = {
     "Capability": "core.spec",
     "Effect": "errors",
     "FailureCode": "errors",
+    "FunctionEdge": "edges.functions",
     "Gateway": "core.gateway",
     "Host": "core.gateway",
     "Issue": "core.issue",
@@ -51,6 +53,7 @@ __all__ = [
     "Capability",
     "Effect",
     "FailureCode",
+    "FunctionEdge",
     "Gateway",
     "Host",
     "Issue",

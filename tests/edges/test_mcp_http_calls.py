@@ -8,8 +8,10 @@ import httpx
 import pytest
 
 from hostside.core.receipt import Outcome
+from hostside.edges import mcp_http
 from hostside.errors import Effect, FailureCode
 from tests.support.http_edges import (
+    LEGACY,
     MODERN,
     TOKEN_1,
     TOKEN_2,
@@ -35,8 +37,7 @@ def a_call(tool: str, *, id: object = 1, progress: object = None, **arguments: A
 async def until_recorded(receipts: Any, ends: int) -> None:
     with anyio.fail_after(5):
         while len(receipts.ends) < ends:
-            await anyio.wait_all_tasks_blocked()
-            await anyio.lowlevel.checkpoint()
+            await anyio.sleep(0.01)
 
 
 async def hold(door: Endpoint, tool: str, started: Any, *, token: str = TOKEN_1, progress: object = None) -> Any:
@@ -103,6 +104,14 @@ async def test_a_cancel_notification_ends_the_call_of_an_earlier_revision() -> N
         assert "result" not in answer_of(answers[0])
         assert door.one.tools.cancelled == ["endless"]
         assert [end.code for end in door.one.receipts.ends] == [FailureCode.CANCELLED]
+
+
+async def test_a_client_that_always_counts_from_one_is_answered_each_time() -> None:
+    async with endpoint() as door:
+        client = await door.begin()
+        for _ in range(20):
+            await client.notify("notifications/cancelled", {"requestId": 99})
+            assert answer_of(await client.request("ping", id=1)) == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
 async def fifty(door: Endpoint, token: str, name: str, ids: Any, client: LegacyClient | None = None) -> list[Any]:
@@ -172,7 +181,8 @@ async def test_progress_streams_rising_and_the_answer_comes_last() -> None:
 
 
 @pytest.mark.parametrize("how", ["dropped", "revoked", "closed"])
-async def test_an_open_stream_ends_with_its_token(how: str) -> None:
+async def test_an_open_stream_ends_with_its_token(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_http, "RECHECK_SECONDS", 60.0)  # the next event is soon enough
     async with endpoint() as door:
         found: list[Any] = []
         with anyio.fail_after(10):
@@ -214,7 +224,8 @@ async def test_a_silent_call_ends_too_when_its_token_is_revoked_elsewhere() -> N
         assert door.one.tools.cancelled == ["endless"]
 
 
-async def test_dropping_a_session_ends_what_its_earlier_clients_left_running() -> None:
+@pytest.mark.parametrize("how", ["dropped", "revoked"])
+async def test_what_a_client_left_running_ends_with_its_token(how: str) -> None:
     async with endpoint() as door:
         client = await door.begin()
         with anyio.fail_after(10), anyio.CancelScope() as scope:
@@ -226,11 +237,14 @@ async def test_dropping_a_session_ends_what_its_earlier_clients_left_running() -
 
                 tasks.start_soon(leave)
                 await client.request("tools/call", {"name": "endless"}, id=5)
-        await door.edge.drop("s-1")
+        if how == "dropped":
+            await door.edge.drop("s-1")
+        else:
+            del door.good[TOKEN_1]
         await until_recorded(door.one.receipts, 1)
         assert door.one.tools.cancelled == ["endless"]
-        assert (await client.request("ping", id=6)).status_code == 404
-        assert (await (await door.begin()).request("ping")).status_code == 200
+        assert (await client.request("ping", id=6)).status_code == (404 if how == "dropped" else 401)
+        assert (await (await door.begin(TOKEN_2)).request("ping")).status_code == 200
 
 
 async def test_a_revoked_token_is_refused_at_once_and_another_goes_on() -> None:
@@ -268,6 +282,27 @@ async def test_a_key_that_is_no_short_text_is_a_malformed_request(key: str, valu
         answer = await door.modern("tools/call", {"name": "demo_noarg", "_meta": {key: value}})
         assert (answer.status_code, answer_of(answer)["error"]["code"]) == (400, -32602)
         assert door.one.tools.calls == []
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_hidden_characters_leave_escaped(era: str) -> None:
+    words = "a\u2028b\u0085c\u202ed\x7f"
+    call = {"name": "echo", "arguments": {"text": words}}
+    async with endpoint() as door:
+        if era == "legacy":
+            answer = await (await door.begin()).request("tools/call", call)
+        else:
+            answer = await door.modern("tools/call", call)
+        assert answer_of(answer)["result"]["structuredContent"] == {"text": words}
+        assert not set(answer.text) & set(words) - set("abcd")
+
+
+@pytest.mark.parametrize("version", [None, LEGACY])
+async def test_a_modern_body_under_another_version_header_is_a_header_mismatch(version: str | None) -> None:
+    async with endpoint() as door:
+        headers = {} if version is None else {"mcp_protocol_version": version}
+        answer = await door.post(modern_body("tools/list", id="x"), **headers)
+        assert (answer.status_code, answer.json()["id"], answer.json()["error"]["code"]) == (400, "x", -32020)
 
 
 async def test_the_version_header_says_which_era_answers() -> None:

@@ -98,6 +98,7 @@ class Fake:
     def _turn(self, message: JsonObject) -> None:
         self.send({"id": message["id"], "result": {"turn": {"id": TURN, "status": "inProgress"}}})
         turn = Turn(self, message["params"]["threadId"])
+        turn.notify("turn/started", turn={"id": TURN})
         try:
             for step in json.loads(message["params"]["input"][0]["text"]):
                 (name, facts), *_ = step.items()

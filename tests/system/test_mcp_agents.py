@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hostside.errors import FailureCode
-from tests.support.agent_script import Call, Say
+from tests.support.agent_script import Call, Say, Turn
 from tests.support.clients import ROOT, find_claude, find_codex
 from tests.support.http_edges import TOKEN_1, Endpoint, endpoint
 from tests.support.real_clients import (
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.system]
 TOKEN_VARIABLE = "HOSTSIDE_TEST_TOKEN"
 
 
-SCRIPT = [
+SCRIPT: list[Turn] = [
     Call("echo", {"text": "hello"}),
     Call("demo_get", {"issue": "seven"}),
     Call("demo_noarg", {}),

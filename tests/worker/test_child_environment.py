@@ -21,8 +21,8 @@ HOST = {
     "LANG": "C.UTF-8",
     "LC_TIME": "de_DE.UTF-8",
     "TERM": "xterm",
-    "HOME": "/home/operator",
-    "XDG_CONFIG_HOME": "/home/operator/.config",
+    "HOME": "/srv/operator",
+    "XDG_CONFIG_HOME": "/srv/operator/.config",
     "XDG_RUNTIME_DIR": "/run/user/1000",
     "GH_TOKEN": "canary",
     "GITHUB_TOKEN": "canary",
@@ -49,7 +49,7 @@ def test_of_the_host_only_the_portable_names_are_taken() -> None:
 
 def test_run_facts_and_extras_are_added_and_cannot_move_the_home() -> None:
     facts = {"HOSTSIDE_BRANCH": "issue/7", "HOME": "/elsewhere"}
-    extras = {"ANTHROPIC_API_KEY": "run-token", "GH_CONFIG_DIR": "/home/operator/.config/gh", "PATH": "/opt/agent"}
+    extras = {"ANTHROPIC_API_KEY": "run-token", "GH_CONFIG_DIR": "/srv/operator/.config/gh", "PATH": "/opt/agent"}
     assert build(base=HOST, run_facts=facts, extras=extras) == {
         **PORTABLE,
         **FOLDERS,

@@ -328,15 +328,26 @@ async def test_a_process_that_closes_its_output_and_stays_is_ended(
     assert not is_running(bench.named("agent_started")[0]["pid"])
 
 
-@pytest.mark.parametrize("kind", ["absent", "none", "no program"])
+async def test_after_its_result_it_is_told_that_no_more_comes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It waits for more until then, and nothing else would end it within the minute that this test has.
+    monkeypatch.setattr("hostside.worker.claude_conversation.LINGER_SECONDS", 3_600.0)
+    outcome = await bench.play(ClaudeRuntime(), [INIT, RESULT])
+    assert (outcome.reason, outcome.exit_code) == ("completed", 0)
+
+
+@pytest.mark.parametrize("kind", ["absent", "none", "no program", "no URL"])
 async def test_an_agent_that_cannot_start_leaves_nothing(bench: Bench, folder: Path, kind: str) -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     (folder / "text").write_text("no program", "utf-8")
     executables = {"absent": folder / "nowhere", "none": None, "no program": folder / "text"}
-    bench.settings = settings("claude", executables[kind])
+    executable = executables.get(kind, bench.settings.executable)
+    url = "ftp://user:password@host/" if kind == "no URL" else "http://127.0.0.1:9"
+    bench.settings = settings("claude", executable, model_base_url=url)
     outcome = await bench.play(ClaudeRuntime(), [])
     assert (outcome.reason, bench.named("agent_started")) == ("start_failed", [])
-    assert not answers(bench.edge)
+    # Where everything but the program itself was in order, there was an edge for a moment.
+    events = ["edge_started", "edge_stopped", "agent_ended"] if kind == "no program" else ["agent_ended"]
+    assert [name for name, _ in bench.events] == events
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 

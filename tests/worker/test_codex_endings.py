@@ -14,14 +14,13 @@ from hostside.worker.agent import AgentOutcome, EndState
 from hostside.worker.codex import CodexRuntime
 from hostside.worker.isolation_level import IsolationLevel
 from tests.support.codex_runs import MODEL_KEY, CodexRun, fake_codex, steps
-from tests.support.tools import a_tool, a_write_spec, never, schema
+from tests.support.tools import a_tool, a_write_spec, never
 from tests.worker.conftest import IsolationFactory
 
 pytestmark = [pytest.mark.anyio, pytest.mark.system]
 
 MakeRun = Callable[..., CodexRun]
 DONE: dict[str, Any] = {"complete": {}}
-TEXT = schema({"text": {"type": "string"}}, ("text",))
 
 
 @pytest.fixture
@@ -251,6 +250,8 @@ async def test_a_cancelled_run_leaves_no_process_and_closes_its_receipts(make_ru
             await begun.wait()
             tasks.cancel_scope.cancel()
 
+    heard = [{"turn_id": "turn-1", "status": "interrupted"}] if mode == "willing" else []
+    assert run.facts("agent_turn_completed") == heard
     (started,) = run.facts("agent_started")
     assert not Path(f"/proc/{started['pid']}").exists()
     assert run.codes() == [("demo_write", "cancelled", "unknown")]

@@ -253,9 +253,10 @@ async def test_usage_is_what_this_process_used_with_its_sub_agents(make_run: Mak
         }
         return {"notify": {"method": "thread/tokenUsage/updated", "tokenUsage": usage, **params}}
 
-    run = make_run(counts(1_010, 10), counts(1_030, 20), counts(5, 5, threadId="sub"), DONE, resume="thread-1")
-    outcome = await drive(run)
-    assert (outcome.usage["total_tokens"], outcome.usage["input_tokens"], outcome.usage["output_tokens"]) == (35, 35, 0)
+    used = (counts(1_010, 10), counts(1_030, 20), counts(5, 5, threadId="sub"))
+    for parts in ((counts(1_000, 30, turnId="turn-of-before"), *used), used):
+        outcome = await drive(make_run(*parts, DONE, resume="thread-1"))
+        assert (outcome.usage["total_tokens"], outcome.usage["output_tokens"]) == (35, 0)
 
 
 async def test_another_turn_follows_only_when_asked_for_and_never_beyond_the_limit(make_run: MakeRun) -> None:

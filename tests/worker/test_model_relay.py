@@ -56,7 +56,10 @@ async def test_a_request_and_its_answer_pass_unchanged() -> None:
     async with relayed(answer) as client:
         headers = {"authorization": "Bearer k", "accept-encoding": "br", "te": "trailers", "x-own": "é"}
         async with client.stream(
-            "POST", "/responses?a=%2F&b", content=b"\xff\x00body", headers={k: v.encode() for k, v in headers.items()}
+            "POST",
+            "/responses?a=%2F&b",
+            content=b"\xff\x00body",
+            headers=[(name.encode(), value.encode()) for name, value in headers.items()],
         ) as reply:
             raw = b"".join([chunk async for chunk in reply.aiter_raw()])
 

@@ -52,9 +52,6 @@ def _settings(paths: HostPaths, *, explicit: bool) -> tuple[HostSettings | None,
     try:
         settings = load_settings(file)
         if file.exists():
-            if file.stat().st_mode & 0o022:
-                wide = warning("configuration", f"{file} can be written by others", f"Run: chmod 600 {file}")
-                return settings, [wide]
             return settings, [ok("configuration", f"{file} · {len(settings.trackers)} tracker(s)")]
     except ConfigError as error:
         return None, [failed("configuration", error.message, error.remedy)]

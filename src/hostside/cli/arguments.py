@@ -19,7 +19,7 @@ def read_arguments(text: str | None) -> JsonValue:
         raise ConfigError(
             "invalid_configuration",
             f"--arguments is not JSON: {error.reason}.",
-            remedy="Write one JSON object, e.g. --arguments '{\"path\": \"README.md\"}', or @FILE, or @- for standard input.",
+            remedy='Write one JSON object, e.g. --arguments \'{"path": "README.md"}\', or @FILE, or @- for standard input.',
         ) from None
 
 

@@ -151,13 +151,13 @@ def doctor(as_json: AsJson = False, config: Config = None) -> None:
 @app.command(hidden=True)
 def docs(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where a file differs.")] = False,
-    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="The documentation's folder.")] = Path("docs"),
+    root: Annotated[Path, typer.Option("--root", metavar="DIR", help="The repository.")] = Path("."),
     as_json: AsJson = False,
 ) -> None:
     """Write the reference pages from the code."""
     from hostside.cli import docs_command
 
-    raise typer.Exit(docs_command.docs(app, folder, check=check, as_json=as_json))
+    raise typer.Exit(docs_command.docs(app, root, check=check, as_json=as_json))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,11 +12,14 @@ Config = Annotated[
 Isolation = Annotated[str | None, typer.Option("--isolation", help="auto, bwrap, user or home.")]
 Profile = Annotated[str | None, typer.Option("--profile", help="readonly, workspace or full.")]
 Tracker = Annotated[
-    str | None, typer.Option("--tracker", metavar="NAME", help="Which configured tracker; not needed where there is one.")
+    str | None,
+    typer.Option("--tracker", metavar="NAME", help="Which configured tracker; not needed where there is one."),
 ]
 Arguments = Annotated[
     str | None,
-    typer.Option("--arguments", metavar="JSON|@FILE", help="The tool's arguments: JSON, or @FILE, or @- for standard input."),
+    typer.Option(
+        "--arguments", metavar="JSON|@FILE", help="The tool's arguments: JSON, or @FILE, or @- for standard input."
+    ),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many, the newest.")]
 

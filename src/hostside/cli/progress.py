@@ -8,6 +8,7 @@ from hostside.core.receipt import Observation, Outcome
 from hostside.errors import Effect
 from hostside.worker.run_plan import RunReport
 
+_COUNTED = {"total_lines": "lines", "bytes": "bytes", "total": "entries", "count": "staged"}
 _SHOWN = {Outcome.OK: "green", Outcome.REFUSED: "yellow", Outcome.FAILED: "red"}
 
 
@@ -50,29 +51,18 @@ def detail(observation: Observation) -> str:
 
 
 def _words(facts: Mapping[str, JsonValue], arguments: Mapping[str, JsonValue]) -> str:
-    before, after = facts.get("previous_state"), facts.get("state")
-    if before and after:
-        return f"{before} -> {after}"
-    comment = facts.get("comment")
+    if "previous_state" in facts:
+        return f"{facts['previous_state']} -> {facts.get('state')}"
+    comment, issue = facts.get("comment"), facts.get("issue")
     if isinstance(comment, dict):
         return f"comment {comment.get('id')}"
-    issue = facts.get("issue")
     if isinstance(issue, dict):
         return f"{issue.get('identifier')} in {issue.get('state')}"
     if "commit" in facts:
-        return f"{str(facts['commit'])[:7]} {arguments.get('message', '')}"
+        return f'{str(facts["commit"])[:7]} "{arguments.get("message", "")}"'
     parts = [str(arguments[key]) for key in ("path", "pattern", "query") if key in arguments]
-    if "total_lines" in facts:
-        parts.append(f"{facts['total_lines']} lines")
-    if "replacements" in facts:
-        parts.append(f"{facts['replacements']} replacement")
+    parts += [f"{facts[key]} {noun}" for key, noun in _COUNTED.items() if key in facts]
     return ", ".join(parts)
-
-
-def opening(report_line: Mapping[str, object], title: str, state: str) -> list[str]:
-    """Return the first lines of a run."""
-    head = " · ".join(str(value) for value in report_line.values() if value)
-    return [plain(head), plain(f'issue {report_line.get("issue", "")} "{title}"   {state}'), ""]
 
 
 def summary(report: RunReport) -> list[str]:

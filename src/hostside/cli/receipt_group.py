@@ -15,9 +15,13 @@ def list_(
     issue: Annotated[str | None, typer.Option("--issue", metavar="ID", help="Only those of this issue.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only those of this session.")] = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only those of this tool.")] = None,
-    outcome: Annotated[str | None, typer.Option("--outcome", help="ok, refused, failed, or unknown: no end yet.")] = None,
+    outcome: Annotated[
+        str | None, typer.Option("--outcome", help="ok, refused, failed, or unknown: no end yet.")
+    ] = None,
     limit: Limit = 100,
-    before: Annotated[int | None, typer.Option("--before", metavar="N", help="The page before, as a list names it.")] = None,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="N", help="The page before, as a list names it.")
+    ] = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
@@ -25,9 +29,7 @@ def list_(
     from hostside.cli import receipt_commands
 
     wanted = receipt_commands.Wanted(run=run, issue=issue, session=session, tool=tool, outcome=outcome)
-    raise typer.Exit(
-        receipt_commands.list_receipts(wanted, limit=limit, before=before, as_json=as_json, config=config)
-    )
+    raise typer.Exit(receipt_commands.list_receipts(wanted, limit=limit, before=before, as_json=as_json, config=config))
 
 
 @app.command()

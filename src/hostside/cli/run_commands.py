@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvloop
 
-from hostside.app.host import App, new_id, utc_now
+from hostside.app.host import App, new_id
 from hostside.app.planning import (
     RunWishes,
     demo_settings,
@@ -20,13 +20,13 @@ from hostside.app.planning import (
 )
 from hostside.cli.output import note, plain, print_json, say
 from hostside.cli.progress import CallLines, summary
+from hostside.cli.recorded_run_commands import end_leftovers
 from hostside.config.host import load_settings
 from hostside.config.paths import host_paths, make_private
 from hostside.core.canonical import JsonValue
 from hostside.worker.demo_world import IDENTIFIER, STATES, TARGET_STATE, build
 from hostside.worker.run import RunWorker
 from hostside.worker.run_plan import RunPlan, RunReport
-from hostside.worker.run_recovery import recover
 
 
 class RunLines:
@@ -98,7 +98,7 @@ def demo(*, agent: str, as_json: bool, isolation: str | None, config: Path | Non
 async def _demo(agent: str, lines: RunLines, isolation: str | None, config: Path | None) -> RunReport:
     base = load_settings(host_paths(os.environ, config=config).config_file)
     with App.open(config=config, settings=base) as app:
-        _recover(app)
+        end_leftovers(app)
         level = isolation_level(app.settings, isolation, demo=True, secrets_configured=agent != "scripted")
         folder = make_private(app.paths.state / "demo") / new_id("demo")
         home = make_private(make_private(app.paths.runs) / f"{folder.name}-setup")
@@ -119,7 +119,7 @@ def run(wishes: RunWishes, *, as_json: bool, config: Path | None) -> int:
 
     async def go() -> RunReport:
         with App.open(config=config, observers=[CallLines(lines.write)]) as app:
-            _recover(app)
+            end_leftovers(app)
             plan = await plan_run(app, wishes)
             lines.write(
                 plain(
@@ -150,8 +150,3 @@ def _run(go: Callable[[], Awaitable[RunReport]], lines: RunLines, *, demo_target
         for line in summary(report):
             say(line)
     return report.exit_code
-
-
-def _recover(app: App) -> None:
-    for run_id in recover(app.database, app.runs, app.sessions, now=utc_now):
-        note(f"run {run_id} was left over by a dead host; it is ended now and its token is dead")

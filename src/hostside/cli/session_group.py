@@ -19,7 +19,8 @@ def open_(
         Path | None, typer.Option("--workspace", metavar="DIR", help="The folder that the caller may prove to share.")
     ] = None,
     server: Annotated[
-        str | None, typer.Option("--server", metavar="ID|URL", help="Which running server; not needed where there is one.")
+        str | None,
+        typer.Option("--server", metavar="ID|URL", help="Which running server; not needed where there is one."),
     ] = None,
     minutes: Annotated[int, typer.Option("--minutes", min=1, max=1_440, help="How long its token is good.")] = 240,
     as_json: AsJson = False,

@@ -10,7 +10,7 @@ from hostside.app.catalogue import catalogue, explain_on, unknown_tool
 from hostside.cli.arguments import read_arguments
 from hostside.cli.output import colour, fields, note, plain, print_json, say, table
 from hostside.config.host import HostSettings, load_settings
-from hostside.config.paths import config_file
+from hostside.config.paths import host_paths
 from hostside.core.canonical import JsonValue
 from hostside.core.explain import CheckOutcome, Explanation
 from hostside.core.registry import RegisteredTool
@@ -98,7 +98,7 @@ def settings_of(config: Path | None) -> HostSettings:
         raise ConfigError(
             "invalid_configuration", f"{config} does not exist.", remedy="Give the path of a hostside.toml."
         )
-    return load_settings(config or config_file(os.environ))
+    return load_settings(host_paths(os.environ, config=config).config_file)
 
 
 def _explained(item: RegisteredTool, found: Explanation) -> Mapping[str, str]:

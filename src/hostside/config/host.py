@@ -205,7 +205,9 @@ class HostSettings(Section):
     """The whole file. A missing file is an empty one: embedded defaults, no tracker, nothing allowed."""
 
     trackers: dict[TrackerName, TrackerSection] = Field(
-        default_factory=dict, description="Trackers by name. WORKFLOW.md selects one by its kind."
+        default_factory=dict,
+        description="Trackers by name. WORKFLOW.md selects one by its kind.",
+        json_schema_extra={"additionalProperties": False},
     )
     code: CodeSection | None = Field(default=None, description="Where branches go and pull requests open.")
     agent: AgentSection = Field(default_factory=AgentSection, description="Which agent works.")

@@ -39,12 +39,14 @@ def read_owned(path: Path, *, max_bytes: int, forbidden: int, follow: bool = Tru
         raise UnsafeFileError(
             f"it cannot be opened ({_reason(exc)})", remedy="Check its path, kind and mode."
         ) from None
-    with os.fdopen(handle, "rb") as file:
-        _check(path, os.fstat(file.fileno()), forbidden)
-        try:
+    try:
+        _check(path, os.fstat(handle), forbidden)
+        with os.fdopen(handle, "rb", closefd=False) as file:
             content = file.read(max_bytes + 1)
-        except OSError as exc:
-            raise UnsafeFileError(f"it cannot be read ({_reason(exc)})", remedy="Check the disk.") from None
+    except OSError as exc:
+        raise UnsafeFileError(f"it cannot be read ({_reason(exc)})", remedy="Check the disk.") from None
+    finally:
+        os.close(handle)
     if len(content) > max_bytes:
         raise UnsafeFileError(f"it is larger than {max_bytes} bytes", remedy="Check that it is the right file.")
     return content

@@ -43,7 +43,7 @@ default branch's commit, never from the agent's workspace, and its keys fall int
 | --- | --- |
 | always | works in any content |
 | only shorter | content that is not trusted can lower the host's limit; what is longer is cut to it and named in a warning |
-| trusted | works only in content that the operator has trusted (`hostside workflow trust FILE`, by hash); else named and ignored |
+| trusted | works only in content trusted by its hash (`hostside workflow trust FILE`); else named and ignored |
 | never | part of the specification, without effect here |
 
 Any other key is ignored and listed by `hostside workflow show`. Any change of the file, a comment included, is other

@@ -167,7 +167,7 @@ def parse_workflow(raw: bytes, *, trusted: bool, limits: WorkflowLimits = _DEFAU
         unused=_having(rules, Rule.UNUSED),
         unknown=tuple(name for name in _having(rules, None) if name not in FrontMatter.model_fields),
         guarded=_guarded(document) if trusted else {},
-        literal_secret=credential is not None and not str(credential).startswith("$"),
+        literal_secret=credential not in (None, "") and not str(credential).startswith("$"),
     )
 
 

@@ -44,11 +44,11 @@ class LegacySessions:
         return entry is not None and entry.owner == owner
 
     def begin(self, legacy_id: str, request_id: str | int) -> bool:
-        """Note a request in flight; False where its id already is, so that no answer can go astray (C-15)."""
-        entry = self._entries[legacy_id]
-        entry.used = self._monotonic()
-        if str(request_id) in entry.in_flight:
+        """Note a request in flight; False where its id already is, or the session has ended (C-15)."""
+        entry = self._entries.get(legacy_id)
+        if entry is None or str(request_id) in entry.in_flight:
             return False
+        entry.used = self._monotonic()
         entry.in_flight.add(str(request_id))
         return True
 

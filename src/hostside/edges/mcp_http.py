@@ -44,6 +44,7 @@ LEGACY_IDLE_SECONDS = 600.0
 RECHECK_SECONDS = 1.0
 _FRESH_SECONDS = 0.05
 _END_SECONDS = 2.0
+_REUSE_SECONDS = 0.2
 _SESSION_HEADER = b"mcp-session-id"
 _log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def session_manager(
 class _Request:
     """One request behind the front door. It stays open until its call has ended, also when its client has left."""
 
-    token: str
+    token: str = field(repr=False)
     owner: Owner
     checked: float
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -233,12 +234,11 @@ class HttpEdge:
         inbound: Inbound,
     ) -> None:
         if frame.method == "initialize" and not values(scope, _SESSION_HEADER):
-            await self._manager.handle_request(scope, receive, send)
-            await self._began(answer, request.owner)
+            await self._handshake(scope, receive, send, request.owner)
             return
         legacy_id = self._legacy_id(scope, request.owner, frame)
         request_id = frame.request_id if frame.kind is FrameKind.REQUEST else None
-        if request_id is not None and not self._legacy.begin(legacy_id, request_id):
+        if request_id is not None and not await self._claim(legacy_id, request_id):
             raise _refused(400, "this id belongs to a request in flight", frame)
         try:
             await self._manager.handle_request(scope, receive, send)
@@ -266,10 +266,28 @@ class HttpEdge:
             raise _refused(404, "Session not found", frame)
         return legacy_id
 
-    async def _began(self, answer: Answer, owner: Owner) -> None:
-        legacy_id = answer.headers.get(_SESSION_HEADER)
-        if answer.status == 200 and legacy_id is not None:
-            await self._end_legacy(*self._legacy.add(legacy_id.decode("latin-1"), owner))
+    async def _claim(self, legacy_id: str, request_id: str | int) -> bool:
+        # A client that has its answer may use the id again while that answer is still being ended here.
+        with anyio.move_on_after(_REUSE_SECONDS):
+            while not self._legacy.begin(legacy_id, request_id):
+                await anyio.sleep(_REUSE_SECONDS / 20)
+            return True
+        return False
+
+    async def _handshake(self, scope: Scope, receive: Receive, send: Send, owner: Owner) -> None:
+        outdated: tuple[str, ...] = ()
+
+        async def noting(message: Message) -> None:
+            nonlocal outdated
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                # Before the client reads the id: it may use it while this answer is still being ended.
+                for name, value in message["headers"]:
+                    if name.lower() == _SESSION_HEADER:
+                        outdated = self._legacy.add(value.decode("latin-1"), owner)
+            await send(message)
+
+        await self._manager.handle_request(scope, receive, noting)
+        await self._end_legacy(*outdated)
 
     async def _watch(self) -> None:
         while True:

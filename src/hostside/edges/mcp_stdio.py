@@ -142,9 +142,9 @@ class _Channel:
     async def _write(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async with from_server:
             async for item in from_server:
-                await self._put(_text(item.message))
                 if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-                    self._settle(item.message.id)
+                    self._settle(item.message.id)  # before the client can use the id again
+                await self._put(_text(item.message))
 
     async def _answer(self, rejected: FrameRejected) -> None:
         await self._put(rejected.as_bytes().decode())

@@ -4,8 +4,8 @@ import contextlib
 import os
 import socket
 import uuid
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -56,8 +56,10 @@ class ClaudeRuntime:
         return outcome
 
 
-class _NotStarted(Exception):
-    """There was never an agent; the text says why."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Command:
+    argv: Sequence[str]
+    variables: Mapping[str, str]
 
 
 class _Run:
@@ -72,6 +74,10 @@ class _Run:
 
     async def drive(self) -> AgentOutcome:
         with self._task.isolation.prepare(listeners=2) as launch:
+            try:
+                command = self._command(launch)
+            except (HostsideError, OSError, ValueError) as error:
+                return self._not_started(error)
             async with contextlib.AsyncExitStack() as services:
                 # Outside a sandbox the sockets exist already, and are served before there is a child (R-202). Those of
                 # a sandbox come out of it; they listen before the agent is the agent, so it finds them all the same.
@@ -79,9 +85,9 @@ class _Run:
                 if early:
                     await self._serve(services, early, launch.addresses)
                 try:
-                    child = await self._spawn(launch)
-                except _NotStarted as error:
-                    return AgentOutcome(state=EndState.FAILED, reason="start_failed", detail=self._redact(str(error)))
+                    child = await self._spawn(command, launch)
+                except (HostsideError, OSError, ValueError) as error:
+                    return self._not_started(error)
                 try:
                     if not early:
                         await self._serve(services, child.listeners, launch.addresses)
@@ -90,24 +96,26 @@ class _Run:
                     with anyio.CancelScope(shield=True):
                         await child.aclose()
 
-    async def _spawn(self, launch: Launch) -> Child:
+    def _not_started(self, error: Exception) -> AgentOutcome:
+        detail = self._redact(f"the agent could not be started: {error}")
+        return AgentOutcome(state=EndState.FAILED, reason="start_failed", detail=detail)
+
+    async def _spawn(self, command: _Command, launch: Launch) -> Child:
         task = self._task
-        try:
-            command, extras = self._command(launch)
-            child = await task.isolation.spawn(command, extras=extras, launch=launch, stderr_limit=_STDERR_BYTES)
-        except (HostsideError, OSError, ValueError) as error:
-            raise _NotStarted(f"the agent could not be started: {error}") from error
+        child = await task.isolation.spawn(
+            command.argv, extras=command.variables, launch=launch, stderr_limit=_STDERR_BYTES
+        )
         facts: JsonObject = {"pid": child.pid, "pid_started_at": child.pid_started_at}
         task.event("agent_started", {"agent": "claude", "native_tools": list(native_tools(task.settings)), **facts})
         return child
 
-    def _command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
+    def _command(self, launch: Launch) -> _Command:
         task, settings = self._task, self._task.settings
         if settings.executable is None:
             raise ValueError("no executable is configured")
         edge, model = launch.addresses
         config = launch.add_data(mcp_config(edge_url(edge), task.token, settings))
-        command = arguments(
+        argv = arguments(
             settings,
             executable=task.isolation.path_inside(settings.executable.resolve(strict=True)),
             config=config,
@@ -121,7 +129,7 @@ class _Run:
         )
         if lost := extras.keys() - task.isolation.environment(extras).keys():
             raise ValueError(f"a configured secret keeps {', '.join(sorted(lost))} from the agent")
-        return command, extras
+        return _Command(argv=argv, variables=extras)
 
     async def _converse(self, child: Child) -> AgentOutcome:
         task = self._task

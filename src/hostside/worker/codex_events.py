@@ -62,11 +62,12 @@ class Usage:
         self._before: dict[str, dict[str, int]] = {}
         self._total: dict[str, dict[str, int]] = {}
 
-    def update(self, thread_id: str, report: Mapping[str, Any], *, running: bool) -> None:
+    def update(self, thread_id: str, report: Mapping[str, Any], *, earlier: bool) -> None:
+        """Take one report of a thread. `earlier`: of a turn before those of this process."""
         total, last = _counts(report.get("total")), _counts(report.get("last"))
         if thread_id not in self._before:
-            earlier = {key: total[key] - last[key] for key in total} if running else total
-            self._before[thread_id] = {key: max(0, count) for key, count in earlier.items()}
+            before = total if earlier else {key: total[key] - last[key] for key in total}
+            self._before[thread_id] = {key: max(0, count) for key, count in before.items()}
         self._total[thread_id] = total
 
     def as_object(self) -> JsonObject:
@@ -95,6 +96,7 @@ class ThreadWatch:
         self.end: TurnEnd | None = None
         self.violation: str | None = None
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+            "turn/started": self._turn_started,
             "turn/completed": self._turn_completed,
             "error": self._error,
             "item/started": self._item_started,
@@ -133,6 +135,11 @@ class ThreadWatch:
         """Take the id of the current turn from the answer to `turn/start`."""
         self.turn_id = _text(_part(answer, "turn"), "id")
         self._record.event("agent_turn_started", thread_id=self.thread_id, turn_id=self.turn_id)
+
+    def _turn_started(self, params: Mapping[str, Any]) -> None:
+        # Said in the order of the stream; whoever waits for the answer to `turn/start` may run only later.
+        if params.get("threadId") == self.thread_id:
+            self.turn_id = _text(_part(params, "turn"), "id")
 
     def _turn_completed(self, params: Mapping[str, Any]) -> None:
         # Sub-agents have threads of their own, whose turns end too.
@@ -189,8 +196,10 @@ class ThreadWatch:
             self._record.event("agent_message", text=_text(item, "text"))
 
     def _usage(self, params: Mapping[str, Any]) -> None:
-        report = _part(params, "tokenUsage")
-        self.usage.update(_text(params, "threadId"), report, running=self._running)
+        thread_id = _text(params, "threadId")
+        # After a resume the last report of the earlier process is sent again, maybe before the thread's id is known here.
+        earlier = not self.turn_id or (thread_id == self.thread_id and _text(params, "turnId") != self.turn_id)
+        self.usage.update(thread_id, _part(params, "tokenUsage"), earlier=earlier)
 
     def _warning(self, params: Mapping[str, Any]) -> None:
         self._record.event("agent_warning", message=_text(params, "message") or _text(params, "summary"))

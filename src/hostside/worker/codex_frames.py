@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from hostside.core.canonical import JsonObject, JsonRejected, parse
 
@@ -131,7 +131,7 @@ def _response(number: RequestId, message: dict[str, Any]) -> Response:
     return Response(id=number, result=result if isinstance(result, dict) else {})
 
 
-def _is_id(value: object) -> bool:
+def _is_id(value: object) -> TypeGuard[RequestId]:
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
@@ -145,7 +145,6 @@ def _salvaged(line: bytes, reason: str) -> Frame:
     number, method = names.get("id"), names.get("method")
     if not _is_id(number):
         return Unreadable(reason=reason)
-    assert isinstance(number, int | str)
     if isinstance(method, str):
         return Request(id=number, method=method, refused=reason)
     return Response(id=number, result={}, error={"message": f"the answer could not be read: {reason}"})

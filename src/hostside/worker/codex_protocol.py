@@ -50,10 +50,12 @@ class AppServer:
         try:
             while chunk := await self._child.receive():
                 for frame in lines.feed(chunk):
-                    if not self._settle(frame):
+                    if isinstance(frame, Response):
+                        self._settle(frame)
+                    else:
                         yield frame
             for frame in lines.finish():
-                if not self._settle(frame):
+                if not isinstance(frame, Response):
                     yield frame
         except anyio.ClosedResourceError:
             pass
@@ -92,14 +94,11 @@ class AppServer:
         """Answer a request that this host does not know; False when nobody reads any more."""
         return await self._send({"id": number, "error": {"code": METHOD_NOT_FOUND, "message": message}})
 
-    def _settle(self, frame: Request | Notification | Response | Unreadable) -> bool:
-        if not isinstance(frame, Response):
-            return False
+    def _settle(self, frame: Response) -> None:
         waiting = self._waiting.get(frame.id)
         if waiting is not None and not waiting.settled.is_set():
             waiting.response = frame
             waiting.settled.set()
-        return True
 
     async def _send(self, message: JsonObject) -> bool:
         # ASCII alone: no reader can take a part of a text for the end of a line.

@@ -97,7 +97,9 @@ def make_run_home(runs: Path, run_id: str) -> Path:
     try:
         os.mkdir(home, 0o700)
     except FileExistsError:
-        raise WorkspaceError(f"{home} exists already.", remedy="Start the run again; it gets an id of its own.") from None
+        raise WorkspaceError(
+            f"{home} exists already.", remedy="Start the run again; it gets an id of its own."
+        ) from None
     except OSError as exc:
         raise WorkspaceError(f"{home} cannot be made: {exc.strerror}.", remedy="Check the disk.") from None
     return home

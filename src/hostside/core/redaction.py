@@ -15,7 +15,7 @@ MASK = "[redacted]"
 _MINIMUM = 6
 _SHAPES = re.compile(
     r"""
-    (?P<keep>(?:[a-z][a-z0-9+.-]*:)?//)[^\s/@:"']*:[^\s/@"']+(?=@)       # user:password@ in a URL
+    (?P<keep>//)[^\s/@:"']{0,200}:[^\s/@"']{1,400}(?=@)                     # user:password@ in a URL
     | (?P<scheme>(?:authorization["']?\s*[:=]\s*["']?)?(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}
     | \bhst_[A-Za-z0-9_-]{20,}
     | \bgh[pousr]_[A-Za-z0-9]{20,}

@@ -1,6 +1,7 @@
 """`hostside doctor`: each thing that can be wrong is found, with a remedy, and nothing secret is said (R-357, AX-56)."""
 
 import json
+import shutil
 import socket
 import sqlite3
 from collections.abc import Callable
@@ -29,10 +30,14 @@ def _report(*, bwrap: bool) -> IsolationReport:
 
 
 @pytest.fixture
-def doctor(hostside: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+def doctor(hostside: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CommandLine:
     """A host with a wall, whatever this machine has; no agent is on PATH."""
     monkeypatch.setattr("hostside.app.doctor_machine.probe_levels", lambda: _report(bwrap=True))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    found = shutil.which("git")
+    assert found is not None
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(found)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     hostside.world.configure('[agent]\nkind = "scripted"\n')
     return hostside
 

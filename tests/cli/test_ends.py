@@ -40,7 +40,6 @@ HEAVY = ("pydantic", "sqlalchemy", "mcp", "uvicorn", "starlette", "jsonschema_rs
         ("serve", "--http", "0.0.0.0:0"),
         ("http", "0.0.0.0:0", "--allow-remote"),
         ("http", "[::]:0"),
-        ("http", "192.0.2.1:0", "--allow-remote"),
         ("http", "0", "--profile", "root"),
         ("sessions", "open"),
         ("sessions", "open", "--minutes", "0"),

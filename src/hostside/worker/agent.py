@@ -63,7 +63,8 @@ class AgentTask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOutcome:
     """`reason` is a stable word: `completed`, `agent_error`, `agent_exited`, `no_result`, `turn_timeout`, `stalled`,
-    `tools_missing`, `start_failed`, `rate_limited`, `model_unavailable`, `max_turns`, `stopped`. `usage` is what the agent reported."""
+    `tools_missing`, `start_failed`, `rate_limited`, `model_unavailable`, `max_turns`, `stopped`. `usage` is what the agent
+    reported."""
 
     state: EndState
     reason: str

@@ -1,4 +1,4 @@
-"""After a crash: runs whose process is gone are ended, their children too, their tokens revoked, their calls closed (R-219)."""
+"""After a crash: runs whose host is gone are ended, their children too, their tokens revoked, their calls closed (R-219)."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -78,7 +78,8 @@ def bwrap_arguments(
         *("--die-with-parent", "--new-session", "--hostname", "agent"),
         *("--uid", str(INNER_UID), "--gid", str(INNER_UID), "--cap-drop", "ALL", "--disable-userns"),
         *_system(),
-        *("--proc", "/proc", "--dev", "/dev"),
+        *_processes(),
+        *("--dev", "/dev"),
         *("--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
         *("--size", str(TMP_BYTES), "--tmpfs", "/tmp", "--size", str(RUN_BYTES), "--tmpfs", "/run"),
         *("--dir", "/var", "--symlink", "../tmp", "/var/tmp"),
@@ -117,6 +118,17 @@ def _outer_first(view: SandboxView, binds: Sequence[Bind]) -> list[tuple[str, Bi
     mounts = [("--ro-bind", bind) for bind in (*view.ro_binds, *binds)]
     mounts += [("--bind", bind) for bind in (*writable, *view.rw_binds)]
     return sorted(mounts, key=lambda mount: len(Path(mount[1].target).parts))
+
+
+def _processes() -> list[str]:
+    arguments = ["--proc", "/proc"]
+    # The kernel lists the keys of the outer user, whatever the namespace; kernels without keys have no such file.
+    for path in ("/proc/keys", "/proc/key-users"):
+        if os.path.exists(path):
+            arguments += ("--ro-bind", "/dev/null", path)
+    # A host that is root and does not switch user: the kernel lets that user write /proc/sys without any capability,
+    # core_pattern included, which names a program that the machine's root runs.
+    return [*arguments, "--remount-ro", "/proc"]
 
 
 def _system() -> list[str]:

@@ -44,7 +44,9 @@ def test_only_the_gateway_calls_an_executor() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "execute"
         # The database's own `execute` has another receiver.
-        if not (where.startswith("store/") and receiver(node).split(".")[-1] in {"connection", "op", "cursor", "_lookups"})
+        if not (
+            where.startswith("store/") and receiver(node).split(".")[-1] in {"connection", "op", "cursor", "_lookups"}
+        )
     }
     assert callers == {"core/gateway.py"}
 

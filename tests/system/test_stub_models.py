@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+
 from tests.support.agent_script import (
     SPENT,
     Call,

@@ -1,6 +1,10 @@
 """A run as a person watches it: one line a call, as it happens, and a summary at the end."""
 
+import os
+import shutil
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from hostside.cli.output import colour, plain
 from hostside.core.canonical import JsonValue
@@ -65,6 +69,15 @@ def _words(facts: Mapping[str, JsonValue], arguments: Mapping[str, JsonValue]) -
     return ", ".join(parts)
 
 
+def program() -> str:
+    """Return how this program is called from where the person stands, so that a hint can be copied."""
+    called = Path(sys.argv[0])
+    on_path = shutil.which("hostside")
+    if called.name != "hostside" or (on_path and Path(on_path).resolve() == called.resolve()):
+        return "hostside"
+    return os.path.relpath(called) if called.resolve().is_relative_to(Path.cwd()) else str(called)
+
+
 def summary(report: RunReport) -> list[str]:
     """Return the last lines: the issue's end, receipts, and what to do next."""
     comments, commits = len(report.comments), report.commits
@@ -91,5 +104,5 @@ def summary(report: RunReport) -> list[str]:
         lines.append(colour(plain(f"ended          {report.state}: {report.reason} {report.detail}"[:400]), "red"))
         if report.remedy:
             lines.append(plain(f"instead        {report.remedy}"))
-    lines.append(f"next           hostside receipts list --run {report.run_id}   ·   hostside run --help")
+    lines.append(f"next           {program()} receipts list --run {report.run_id}   ·   {program()} run --help")
     return lines

@@ -63,8 +63,11 @@ class AgentTask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOutcome:
     """`reason` is a stable word: `completed`, `agent_error`, `agent_exited`, `no_result`, `turn_timeout`, `stalled`,
-    `tools_missing`, `start_failed`, `rate_limited`, `model_unavailable`, `max_turns`, `stopped`. `usage` is what the agent
-    reported."""
+    `tools_missing`, `start_failed`, `rate_limited`, `model_unavailable`, `max_turns`, `stopped`; `edge_failed`: the way to
+    the tools could not be opened, and the agent was never told what to do. `usage` is what the agent reported.
+
+    `fallback`: the runtime to go on with, in a session of its own, since no call was made. Only with `edge_failed`.
+    """
 
     state: EndState
     reason: str
@@ -73,10 +76,11 @@ class AgentOutcome:
     exit_code: int | None = None
     usage: JsonObject = field(default_factory=dict)
     turns: int = 0
+    fallback: "AgentRuntime | None" = None
 
 
 class AgentRuntime(Protocol):
-    """Starts one agent inside the run's isolation, serves its edge and waits for its end."""
+    """Starts one agent inside the run's isolation, serves its edge and waits for its end. `edge`: the session's."""
 
     edge: str
 

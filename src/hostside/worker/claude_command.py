@@ -1,4 +1,4 @@
-"""How Claude Code is started: arguments, environment, the one MCP server it is told of, its first message.
+"""How Claude Code is started: arguments, environment, the one MCP server it is told of, what the host says to it.
 
 Nothing the repository holds is read by it (`--setting-sources ""`, `--strict-mcp-config`: D24), and neither the token
 nor the prompt is in an argument, a file or a variable.
@@ -19,6 +19,8 @@ NATIVE_TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Write")
 _INSIDE = "/opt/agent/claude"
 # The entry's `timeout` is a hard wall around one call: the host's own deadlines must come first (facts: 60 s without it).
 _LONGEST_CALL_SECONDS = 86_400.0
+HANDSHAKE = "handshake"
+"""The id of the control request that opens the control protocol."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,199}")
 
 
@@ -33,19 +35,20 @@ def native_tools(settings: AgentSettings) -> tuple[str, ...]:
     return NATIVE_TOOLS if settings.native_tools == "workspace" else ()
 
 
-def mcp_config(url: str, token: str, settings: AgentSettings) -> bytes:
-    """The MCP configuration: one server with a URL and one header, nothing else (R-203).
+def http_config(url: str, token: str, settings: AgentSettings) -> bytes:
+    """The MCP configuration of the HTTP edge: one server with a URL and one header, nothing else (R-203)."""
+    return _config({"type": "http", "url": url, "headers": {"Authorization": f"Bearer {token}"}}, settings)
 
-    `alwaysLoad` offers the tools at once; by default the client hides them behind a search.
-    """
-    server = {
-        "type": "http",
-        "url": url,
-        "headers": {"Authorization": f"Bearer {token}"},
-        "alwaysLoad": True,
-        "timeout": int(min(settings.turn_timeout_seconds, _LONGEST_CALL_SECONDS) * 1000),
-    }
-    return json.dumps({"mcpServers": {SERVER: server}}).encode()
+
+def inband_config(settings: AgentSettings) -> bytes:
+    """The MCP configuration of the in-band edge: one server behind the client's own pipes, no address and no token."""
+    return _config({"type": "sdk", "name": SERVER}, settings)
+
+
+def _config(server: dict[str, object], settings: AgentSettings) -> bytes:
+    # `alwaysLoad` offers the tools at once; by default the client hides them behind a search.
+    timeout = int(min(settings.turn_timeout_seconds, _LONGEST_CALL_SECONDS) * 1000)
+    return json.dumps({"mcpServers": {SERVER: {**server, "alwaysLoad": True, "timeout": timeout}}}).encode()
 
 
 def arguments(
@@ -102,6 +105,11 @@ def user_message(text: str) -> bytes:
     """One message of the user, as a line of `--input-format stream-json`."""
     message = {"role": "user", "content": text}
     return _line({"type": "user", "session_id": "", "parent_tool_use_id": None, "message": message})
+
+
+def handshake_request() -> bytes:
+    """The control line that opens the control protocol. The client connects its `sdk` servers before it answers."""
+    return _line({"type": "control_request", "request_id": HANDSHAKE, "request": {"subtype": "initialize"}})
 
 
 def interrupt_request() -> bytes:

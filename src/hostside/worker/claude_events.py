@@ -58,11 +58,15 @@ class Init:
             else frozenset(),
         )
 
+    @property
+    def connected(self) -> bool:
+        """The agent has found the host's MCP server."""
+        return self.servers.get(SERVER) == "connected"
+
     def problem(self, *, listed: Iterable[str], native: Iterable[str]) -> str | None:
         """Why the run may not go on: its tools are not all there, or there are others (D24). None when all is well."""
-        status = self.servers.get(SERVER, "absent")
-        if status != "connected":
-            return f"the MCP server {SERVER} is {status}"
+        if not self.connected:
+            return f"the MCP server {SERVER} is {self.servers.get(SERVER, 'absent')}"
         expected = {TOOL_PREFIX + name for name in listed}
         if missing := expected - self.tools:
             return f"the agent does not offer {_names(missing)}"
@@ -114,12 +118,12 @@ class EventReporter:
         self.unreadable = 0
         """Lines that were no JSON objects."""
 
-    def take(self, line: bytes) -> None:
-        """Read one line. Never raises for what the agent wrote."""
+    def take(self, line: bytes) -> Message | None:
+        """Read one line and return it parsed, None when it is no JSON object. Never raises for what the agent wrote."""
         message = parse_event(line)
         if message is None:
             self.unreadable += 1
-            return
+            return None
         kind = message.get("type")
         if kind == "system":
             self._system(message)
@@ -127,6 +131,7 @@ class EventReporter:
             self._assistant(message)
         elif kind == "result":
             self._end(message)
+        return message
 
     def _system(self, message: Message) -> None:
         subtype = message.get("subtype")

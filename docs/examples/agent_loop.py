@@ -30,7 +30,7 @@ async def responses_loop(edge: FunctionEdge, http: httpx.AsyncClient, model: str
         response = await post(http, "responses", asked)
         answers = await edge.answer(response)
         if not answers:
-            said = [part for item in response["output"] for part in item.get("content") or ()]
+            said = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
             return "".join(part.get("text", "") for part in said)
         items += [*response["output"], *answers]
     raise RuntimeError(f"no end after {MAX_TURNS} turns")

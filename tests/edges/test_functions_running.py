@@ -36,7 +36,9 @@ class Meeting:
     def gateway(self) -> Gateway:
         tools = [
             self._tool(a_spec("read", input_schema=LABEL)),
-            self._tool(a_write_spec("write", input_schema=LABEL)),
+            self._tool(
+                a_write_spec("write", input_schema=LABEL, changes_state=lambda given: "look" not in str(given["label"]))
+            ),
         ]
         return make_gateway(tools, edge="functions", receipts=self.receipts)
 
@@ -66,13 +68,14 @@ def labelled(dialect: Dialect, *labels: str) -> list[dict[str, Any]]:
 
 async def test_reads_run_at_once_and_a_change_waits_for_those_before_it_and_runs_alone(dialect: Dialect) -> None:
     meeting = Meeting(size=3)
-    labels = ["r1", "r2", "r3", "w1", "w2", "r4", "r5"]
+    # A tool that may change something waits its turn also for the calls that turn out to look only.
+    labels = ["r1", "r2", "r3", "w1", "w2", "w_look", "w_look", "r4", "r5"]
     with anyio.fail_after(5):
         answers = await ask(meeting.gateway(), dialect, *labelled(dialect, *labels))
     assert [(answer.id, answer.json["label"]) for answer in answers] == [(label, label) for label in labels]
     assert sorted(meeting.seen[:3]) == ["r1+", "r2+", "r3+"]
-    assert meeting.seen[6:10] == ["w1+", "w1-", "w2+", "w2-"]
-    assert sorted(meeting.seen[10:]) == ["r4+", "r4-", "r5+", "r5-"]
+    assert meeting.seen[6:14] == ["w1+", "w1-", "w2+", "w2-", *["w_look+", "w_look-"] * 2]
+    assert sorted(meeting.seen[14:]) == ["r4+", "r4-", "r5+", "r5-"]
     assert meeting.most == 3
 
 

@@ -74,10 +74,11 @@ def settings(kind: str, executable: Path | None, **changes: Any) -> AgentSetting
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """Runs tasks of one session. `gateways` says which token stands for which gateway at the moment."""
+    """Runs tasks of one session of `session_edge`. `gateways` says which token stands for which gateway at the moment."""
 
     isolation: RunIsolation
     settings: AgentSettings
+    session_edge: str = "run-http"
     waiting: Waiting = field(default_factory=Waiting)
     receipts: MemoryReceipts = field(default_factory=MemoryReceipts)
     events: list[tuple[str, JsonObject]] = field(default_factory=list)
@@ -85,10 +86,10 @@ class Bench:
 
     def __post_init__(self) -> None:
         """Open the session, and another one with a token of its own."""
-        offered = tools(self.waiting)
-        self.gateways[TOKEN] = make_gateway(offered, issue=an_issue(), edge="run-http", receipts=self.receipts)
+        offered, edge = tools(self.waiting), self.session_edge
+        self.gateways[TOKEN] = make_gateway(offered, issue=an_issue(), edge=edge, receipts=self.receipts)
         self.gateways[OTHER_TOKEN] = make_gateway(
-            offered, issue=an_issue("DEMO-2"), edge="run-http", receipts=self.receipts, session_id="s-2"
+            offered, issue=an_issue("DEMO-2"), edge=edge, receipts=self.receipts, session_id="s-2"
         )
 
     def task(self, prompt: str, *, resume: str | None = None) -> AgentTask:
@@ -122,7 +123,7 @@ class Bench:
 
     @property
     def edge(self) -> tuple[str, int]:
-        """Where the edge was."""
+        """Where the HTTP edge was."""
         url = urlsplit(str(self.named("edge_started")[0]["url"]))
         return str(url.hostname), int(url.port or 0)
 

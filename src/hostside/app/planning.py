@@ -32,6 +32,7 @@ from hostside.worker.scripted import ScriptedRuntime, read_script, scripted_bind
 from hostside.worker.workspace import check_repository
 
 START_SECONDS = 30.0
+_CLAUDE_EDGES = {"auto": "auto", "inband": "inband", "http": "run-http"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +104,13 @@ def agent_of(app: App, kind: str, workflow: Workflow) -> AgentSettings:
     )
 
 
-def runtime_of(kind: str, script_bytes: bytes | None) -> AgentRuntime:
-    """Return the runtime of an agent kind. Raises ConfigError for an unknown kind, or a script that is missing."""
+def runtime_of(kind: str, script_bytes: bytes | None, *, edge: str = "auto") -> AgentRuntime:
+    """Return the runtime of an agent kind. Raises ConfigError for an unknown kind, or a script that is missing.
+
+    `edge` is `agent.edge` of the settings; only Claude Code has two.
+    """
     if kind == "claude":
-        return ClaudeRuntime()
+        return ClaudeRuntime(_CLAUDE_EDGES[edge])
     if kind == "codex":
         return CodexRuntime()
     if kind != "scripted":
@@ -206,7 +210,7 @@ async def plan_run(app: App, wishes: RunWishes, *, demo: bool = False) -> RunPla
     workflow = await read_workflow(app, wishes, repository, level)
     tracker_name, adapter = app.tracker(workflow.tracker.name or workflow.tracker.kind)
     agent = agent_of(app, kind, workflow)
-    runtime = runtime_of(kind, script() if demo else _script_of(settings))
+    runtime = runtime_of(kind, script() if demo else _script_of(settings), edge=settings.agent.edge)
     workspaces = Path(settings.run.workspaces).expanduser() if settings.run.workspaces else app.paths.workspaces
     return RunPlan(
         run_id=new_id("r"),

@@ -36,15 +36,17 @@ _log = logging.getLogger(__name__)
 
 
 class InbandEdge:
-    """The tools of one gateway for one client. `put` gets whole lines for the client, in order, and must not wait.
+    """The tools of one gateway for one client.
 
-    Every control request that can be read gets one answer, also one that this host does not serve: the client waits
-    without a limit. Only a cancelled call has none, as in MCP.
+    `put` gets whole lines for the client, in order, and must not wait. `refused` is told why a control request was not
+    taken (D7); the text may repeat what the client wrote. Every control request that can be read gets one answer, also
+    one that this host does not serve: the client waits without a limit. Only a cancelled call has none, as in MCP.
     """
 
-    def __init__(self, gateway: Gateway, put: Callable[[bytes], None]) -> None:
+    def __init__(self, gateway: Gateway, put: Callable[[bytes], None], *, refused: Callable[[str], None]) -> None:
         self._gateway = gateway
         self._put = put
+        self._refused = refused
         self._frames: deque[bytes] = deque()
         self._arrived = anyio.Event()
         self._waiting: dict[str, str] = {}
@@ -132,7 +134,7 @@ class InbandEdge:
         self._write({"type": "control_response", "response": answer})
 
     def _refuse(self, control_id: str | None, message: str) -> None:
-        _log.warning("control request refused: %s", message)
+        self._refused(message)
         if control_id is not None:
             answer: JsonObject = {"subtype": "error", "request_id": control_id, "error": message}
             self._write({"type": "control_response", "response": answer})

@@ -64,9 +64,9 @@ class AgentTask:
 class AgentOutcome:
     """`reason` is a stable word: `completed`, `agent_error`, `agent_exited`, `no_result`, `turn_timeout`, `stalled`,
     `tools_missing`, `start_failed`, `rate_limited`, `model_unavailable`, `max_turns`, `stopped`; `edge_failed`: the way to
-    the tools could not be opened, and the agent was never told what to do. `usage` is what the agent reported.
+    the tools could not be opened. `usage` is what the agent reported.
 
-    `fallback`: the runtime to go on with, in a session of its own, since no call was made. Only with `edge_failed`.
+    `fallback`, only with `edge_failed` and when no call was made: the runtime to go on with, in a session of its own.
     """
 
     state: EndState

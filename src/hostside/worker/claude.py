@@ -1,23 +1,26 @@
-"""Claude Code as the agent of a run, its tools over HTTP on a listener that only this run has (D9, D24, R-202)."""
+"""Claude Code as the agent of a run: its tools in-band over its own pipes, or over HTTP on a listener that only this run
+has (D9, D24, R-202)."""
 
+import abc
 import contextlib
 import os
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
 
-from hostside.core.call import ToolCall, ToolResult
 from hostside.core.canonical import JsonObject
-from hostside.core.gateway import Gateway
 from hostside.core.redaction import Redactor
+from hostside.edges.mcp_inband import InbandEdge
 from hostside.errors import HostsideError
 from hostside.worker.agent import AgentOutcome, AgentTask, EndState
-from hostside.worker.claude_command import arguments, mcp_config, native_tools, variables
+from hostside.worker.claude_command import arguments, http_config, inband_config, native_tools, variables
 from hostside.worker.claude_conversation import Clock, Conversation
 from hostside.worker.claude_events import EventReporter
+from hostside.worker.claude_gateway import TokenlessGateway, WatchedGateway
+from hostside.worker.claude_input import AgentInput
 from hostside.worker.claude_outcome import classify
 from hostside.worker.isolation import Launch, RunIsolation
 from hostside.worker.isolation_level import IsolationLevel
@@ -26,33 +29,45 @@ from hostside.worker.process import Child
 from hostside.worker.run_edge import edge_url, run_edge
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
-EDGE = "run-http"
+INBAND = "inband"
+HTTP = "run-http"
+AUTO = "auto"
 _STDERR_BYTES = 4_096
+_REFUSALS_TOLD = 20
 
 
 class ClaudeRuntime:
     """Runs `claude -p` once for each task. The run's isolation must show the executable (`claude_command.claude_binds`).
 
+    `edge`: `inband` (no port, no token in the agent's hands), `run-http`, or `auto`: in-band, and an outcome
+    `edge_failed` brings the HTTP runtime as its `fallback`. The task's session must be of the edge `self.edge`.
+
     Events it tells (all text redacted and bounded): `edge_started`, `edge_stopped`, `agent_started` (the process),
     `agent_ready` (its tools are there), `agent_message`, `agent_native_tool`, `agent_permission_denied`,
-    `agent_model_retry`, `agent_usage`, `agent_ended`. Beside the reasons of `AgentOutcome` there is `model_unavailable`:
-    the provider was not reached or failed, and a later attempt may succeed.
+    `agent_model_retry`, `agent_usage`, `agent_ended`, `frame_rejected` (in-band, the first 20). Beside the reasons of
+    `AgentOutcome` there is `model_unavailable`: the provider was not reached or failed, and a later attempt may succeed.
     """
 
-    def __init__(self, edge: str = EDGE) -> None:
-        if edge != EDGE:
-            raise ValueError(f"this runtime serves the edge {EDGE}, not {edge}")
-        self.edge = edge
+    def __init__(self, edge: str = AUTO) -> None:
+        if edge not in (INBAND, HTTP, AUTO):
+            raise ValueError(f"this runtime serves the edges {INBAND} and {HTTP}, not {edge}")
+        self.edge = INBAND if edge == AUTO else edge
+        self._falls_back = edge == AUTO
 
     async def run(self, task: AgentTask) -> AgentOutcome:
         """Drive one conversation to its end. Whatever the agent does is an outcome, also that it does not start.
 
         When this returns or is cancelled, agent, listeners and edge are gone and every call has its receipt.
         """
-        outcome = await _Run(task).drive()
+        if task.gateway.session.edge != self.edge:
+            raise ValueError(f"a session of the edge {task.gateway.session.edge} in a runtime that serves {self.edge}")
+        run = _Inband(task) if self.edge == INBAND else _OverHttp(task)
+        outcome = await run.drive()
         task.event(
             "agent_ended", {"state": outcome.state.value, "reason": outcome.reason, "exit_code": outcome.exit_code}
         )
+        if self._falls_back and outcome.reason == "edge_failed" and not run.called:
+            return replace(outcome, fallback=ClaudeRuntime(HTTP))
         return outcome
 
 
@@ -62,18 +77,30 @@ class _Command:
     variables: Mapping[str, str]
 
 
-class _Run:
+class _Run(abc.ABC):
+    """One conversation. What differs between the edges is below."""
+
+    listeners: int
+    """Sockets of its own that the agent is given; the last is the model's."""
+
     def __init__(self, task: AgentTask) -> None:
         self._task = task
         secrets = filter(None, (task.token, task.settings.model_key))
         self._redact = Redactor(secrets).text
         self._report = EventReporter(task.event, self._redact)
         self._clock = Clock(task.settings)
+        self._given = AgentInput()
+        self._gateway = WatchedGateway(task, self._clock)
+        self._inband: InbandEdge | None = None
         self._upstream = task.settings.model_base_url or DEFAULT_UPSTREAM
-        self._watched: _WatchedGateway | None = None
+
+    @property
+    def called(self) -> bool:
+        """A tool call came."""
+        return self._gateway.called
 
     async def drive(self) -> AgentOutcome:
-        with self._task.isolation.prepare(listeners=2) as launch:
+        with self._task.isolation.prepare(listeners=self.listeners) as launch:
             try:
                 command = self._command(launch)
             except (HostsideError, OSError, ValueError) as error:
@@ -113,18 +140,16 @@ class _Run:
         task, settings = self._task, self._task.settings
         if settings.executable is None:
             raise ValueError("no executable is configured")
-        edge, model = launch.addresses
-        config = launch.add_data(mcp_config(edge_url(edge), task.token, settings))
         argv = arguments(
             settings,
             executable=task.isolation.path_inside(settings.executable.resolve(strict=True)),
-            config=config,
+            config=launch.add_data(self._config(launch)),
             session_id=str(uuid.uuid4()),
             resume=task.resume,
         )
         extras = variables(
             settings,
-            model_url=relayed_base_url(model, self._upstream),
+            model_url=relayed_base_url(launch.addresses[-1], self._upstream),
             temporary=_temporary_folder(task.isolation),
         )
         if lost := extras.keys() - task.isolation.environment(extras).keys():
@@ -132,9 +157,26 @@ class _Run:
         return _Command(argv=argv, variables=extras)
 
     async def _converse(self, child: Child) -> AgentOutcome:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._given.write_to, child)
+            try:
+                outcome = await self._talk(child)
+            finally:
+                self._given.close()
+        return outcome
+
+    async def _talk(self, child: Child) -> AgentOutcome:
         task = self._task
         listed = task.gateway.session.listed
-        conversation = Conversation(child, self._report, self._clock, listed=listed, native=native_tools(task.settings))
+        conversation = Conversation(
+            child,
+            self._given,
+            self._report,
+            self._clock,
+            listed=listed,
+            native=native_tools(task.settings),
+            inband=self._inband,
+        )
         try:
             stop = await conversation.run(task.prompt, lambda: self._ready(listed))
         except BaseException:
@@ -177,37 +219,64 @@ class _Run:
     ) -> None:
         for listener in listeners:
             services.callback(listener.close)
-        edge, model = listeners
+        await services.enter_async_context(self._edge(listeners, addresses))
+        await services.enter_async_context(ModelRelay(listeners[-1], self._upstream))
+
+    @abc.abstractmethod
+    def _config(self, launch: Launch) -> bytes:
+        """The MCP configuration of the agent."""
+
+    @abc.abstractmethod
+    def _edge(
+        self, listeners: Sequence[socket.socket], addresses: Sequence[tuple[str, int]]
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """Serve the tools while the block runs."""
+
+
+class _OverHttp(_Run):
+    listeners = 2
+
+    def _config(self, launch: Launch) -> bytes:
+        return http_config(edge_url(launch.addresses[0]), self._task.token, self._task.settings)
+
+    def _edge(
+        self, listeners: Sequence[socket.socket], addresses: Sequence[tuple[str, int]]
+    ) -> contextlib.AbstractAsyncContextManager[None]:
         # Its own view of the token: only of this session, and with calls that hold the clock.
-        task = replace(self._task, resolve_token=self._resolve)
-        await services.enter_async_context(run_edge(task, [edge], addresses[0]))
-        await services.enter_async_context(ModelRelay(model, self._upstream))
-
-    async def _resolve(self, token: str) -> Gateway | None:
-        gateway = await self._task.resolve_token(token)
-        # The listener is this run's: another session's token, good as it may be elsewhere, is none here (R-214).
-        if gateway is None or gateway.session.session_id != self._task.gateway.session.session_id:
-            return None
-        # One object for one gateway, since the edge keeps by it what it made of the listing.
-        if self._watched is None or self._watched.inner is not gateway:
-            self._watched = _WatchedGateway(gateway, self._clock)
-        return self._watched
+        return run_edge(replace(self._task, resolve_token=self._gateway.resolve), listeners[:1], addresses[0])
 
 
-class _WatchedGateway(Gateway):
-    """The task's gateway, whose calls hold the clock (R-192)."""
+class _Inband(_Run):
+    listeners = 1
 
-    def __init__(self, inner: Gateway, clock: Clock) -> None:
-        self.session = inner.session
-        self.inner = inner
-        self._clock = clock
+    def __init__(self, task: AgentTask) -> None:
+        super().__init__(task)
+        self._refusals = 0
+        self._gateway = TokenlessGateway(task, self._clock)
+        self._inband = InbandEdge(self._gateway, self._given.put, refused=self._refused)
 
-    async def call(self, call: ToolCall) -> ToolResult:
-        with self._clock.calling():
-            return await self.inner.call(call)
+    def _config(self, launch: Launch) -> bytes:
+        return inband_config(self._task.settings)
 
-    def close(self, reason: str) -> None:
-        self.inner.close(reason)
+    @contextlib.asynccontextmanager
+    async def _edge(
+        self, listeners: Sequence[socket.socket], addresses: Sequence[tuple[str, int]]
+    ) -> AsyncIterator[None]:
+        assert self._inband is not None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._inband.serve)
+            self._task.event("edge_started", {"edge": INBAND})
+            try:
+                yield
+            finally:
+                self._task.event("edge_stopped", {"edge": INBAND})
+                group.cancel_scope.cancel()
+
+    def _refused(self, reason: str) -> None:
+        # Each event is a row, and the agent chooses how many lines it writes.
+        self._refusals += 1
+        if self._refusals <= _REFUSALS_TOLD:
+            self._task.event("frame_rejected", {"reason": self._redact(reason)[:200]})
 
 
 def _temporary_folder(isolation: RunIsolation) -> str | None:

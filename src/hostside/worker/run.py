@@ -22,7 +22,7 @@ from hostside.store.runs import Run, RunState
 from hostside.store.sessions import TokenKind
 from hostside.store.verify import verify
 from hostside.trackers.base import same_state
-from hostside.worker.agent import AgentOutcome, AgentTask, EndState
+from hostside.worker.agent import AgentOutcome, AgentRuntime, AgentTask, EndState
 from hostside.worker.checkout import Checkout, commits_since, head_of, prepare
 from hostside.worker.child_environment import EnvironmentSource
 from hostside.worker.git_runner import IsolatedGit
@@ -73,6 +73,7 @@ class RunWorker:
             identifier=plan.identifier,
             ignored=plan.workflow.ignored,
         )
+        self._runtime = plan.runtime
         self._session_ids: list[str] = []
 
     async def work(self) -> RunReport:
@@ -195,6 +196,9 @@ class RunWorker:
         while True:
             calls_before = self._events.calls()["total"]
             outcome = await self._one_session(issue, checkout, isolation, registry, prompt, resume)
+            if outcome.fallback is not None and self._runtime is plan.runtime:
+                await self._fall_back(outcome.fallback, outcome)
+                continue
             turns += max(1, outcome.turns)
             if outcome.state is not EndState.SUCCEEDED or outcome.agent_session_id is None:
                 return outcome
@@ -206,6 +210,13 @@ class RunWorker:
                 return outcome
             issue, prompt, resume = current[0], CONTINUE_PROMPT, outcome.agent_session_id
             self._events.tell("turn_continues", {"turns": turns})
+
+    async def _fall_back(self, runtime: AgentRuntime, outcome: AgentOutcome) -> None:
+        """Go on with another edge, since a session keeps the one it was opened with; said in the run's record (D24)."""
+        facts = {"from": self._runtime.edge, "to": runtime.edge, "reason": outcome.reason, "detail": outcome.detail}
+        self._events.tell("edge_fallback", facts)
+        self._runtime, self._report.edge = runtime, runtime.edge
+        await self._update(edge=runtime.edge)
 
     async def _one_session(
         self,
@@ -221,7 +232,7 @@ class RunWorker:
         session = open_session(
             session_id=services.new_id("s"),
             registry=registry.snapshot(),
-            edge=plan.runtime.edge,
+            edge=self._runtime.edge,
             server_id=services.server_id,
             principal=services.new_id("agent"),
             profile=plan.profile,
@@ -265,7 +276,7 @@ class RunWorker:
         await self._update(state=RunState.RUNNING, workspace=str(checkout.path), branch=checkout.branch)
         try:
             with anyio.fail_after(plan.max_duration.total_seconds()):
-                outcome = await plan.runtime.run(task)
+                outcome = await self._runtime.run(task)
         except TimeoutError:
             outcome = AgentOutcome(state=EndState.FAILED, reason="turn_timeout", detail="the run's time is over")
         finally:

@@ -1,7 +1,10 @@
 """The prompt of WORKFLOW.md: strict Liquid over the issue's fields, bounded whatever the template does (Symphony §5.4)."""
 
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -109,6 +112,23 @@ def test_a_hostile_template_ends_soon_and_in_words(template: str) -> None:
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.system
+def test_a_hostile_template_gets_512_megabytes_and_no_more() -> None:
+    program = """
+import resource, sys
+from hostside.config.workflow_template import TemplateError, render_template
+try:
+    render_template(sys.argv[1], {})
+except TemplateError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+    argv = [sys.executable, "-c", program, HOSTILE["a range as a list"]]
+    reason, kilobytes = subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout.splitlines()
+    assert reason.startswith(b"it ")
+    assert int(kilobytes) < 540_000
+
+
 def test_a_long_issue_and_a_long_prompt_are_no_attack() -> None:
     issue = Issue(id="1", identifier="A", title="T", state="S", dispatchable=True, description="é" * 60_000)
     assert render("x" * 100_000 + "{{ issue.description }}", issue=issue) == "x" * 100_000 + "é" * 60_000
@@ -116,9 +136,9 @@ def test_a_long_issue_and_a_long_prompt_are_no_attack() -> None:
 
 def test_the_renderer_gets_nothing_of_the_hosts_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, object]] = []
-    real = __import__("subprocess").run
+    real = subprocess.run
 
-    def recorded(argv: list[str], **options: object) -> object:
+    def recorded(argv: list[str], **options: Any) -> object:
         calls.append({"argv": argv, **options})
         return real(argv, **options)
 

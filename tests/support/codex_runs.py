@@ -12,11 +12,14 @@ from hostside.core.gateway import Gateway
 from hostside.core.spec import Tool
 from hostside.worker.agent import AgentSettings, AgentTask
 from hostside.worker.isolation import RunIsolation
+from hostside.worker.model_proxy import ModelAccess
+from hostside.worker.model_usage import ModelBudget, ModelMeter
 from tests.support.gateways import an_issue, make_gateway
 from tests.support.memory_receipts import MemoryReceipts
 
 TOKEN = "hst_token-of-this-run-0123456789"
 MODEL_KEY = "model-key-0123456789"
+MODEL_TOKEN = "hst_model-token-of-this-run-0123456789"
 _FAKE = Path(__file__).with_name("fake_app_server.py")
 
 
@@ -37,6 +40,7 @@ class CodexRun:
         self.gateway = make_gateway(tools, edge="codex", issue=an_issue(), receipts=self.receipts)
         self.events: list[tuple[str, Mapping[str, JsonValue]]] = []
         self.isolation = isolation
+        self.meter = ModelMeter(settings.get("model_budget", ModelBudget()))
         defaults: dict[str, Any] = {
             "kind": "codex",
             "executable": executable,
@@ -58,6 +62,7 @@ class CodexRun:
             prompt=prompt,
             token=TOKEN,
             resolve_token=self._nobody,
+            model=ModelAccess(token=MODEL_TOKEN, authenticate=self._knows_model_token, meter=self.meter),
             settings=AgentSettings(**(defaults | settings)),
             event=lambda name, facts: self.events.append((name, facts)),
             resume=resume,
@@ -91,6 +96,9 @@ class CodexRun:
         """Tool, failure code and effect of each finished receipt, in order of their ends."""
         names = {start.receipt_id: start.tool for start in self.receipts.starts}
         return [(names[end.receipt_id], end.code and end.code.value, end.effect.value) for end in self.receipts.ends]
+
+    async def _knows_model_token(self, token: str) -> bool:
+        return token == MODEL_TOKEN
 
     async def _nobody(self, _token: str) -> Gateway | None:
         return None

@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.parse
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 PROTOCOL = "2026-07-28"
 LEGACY = "2025-11-25"
@@ -164,6 +164,7 @@ class Fake:
         "spawn",
         "leave",
         "flood",
+        "connect",
         "calls",
         "withdraw",
         "ask",
@@ -193,8 +194,16 @@ class Fake:
         )
 
     def call(self, tool: str, arguments: dict[str, Any] | None = None) -> None:
-        answer = self._server.request("tools/call", self._use(tool, arguments or {}))
+        try:
+            answer = self._server.request("tools/call", self._use(tool, arguments or {}))
+        except (OSError, http.client.HTTPException, RuntimeError):
+            # The edge went away in the call: whoever took it away has something to say.
+            self.hang()
         self.raw(type="user", message={"role": "user", "content": []}, answer=answer.get("result"))
+
+    def connect(self) -> None:
+        """Find the tools, and say nothing of them."""
+        self._server.connect()
 
     def calls(self, many: list[dict[str, Any]]) -> None:
         """Send them all before the first answer, then tell the answers in the order of the calls. In-band."""
@@ -266,7 +275,7 @@ class Fake:
         sys.stderr.write(text)
         sys.stderr.flush()
 
-    def hang(self, stubborn: bool = False) -> None:
+    def hang(self, stubborn: bool = False) -> NoReturn:
         """Wait for an interrupt; stubborn: ignore it, and the request to terminate."""
         self._stubborn = stubborn
         if stubborn:
@@ -321,13 +330,15 @@ def shake_hands(output: Output) -> None:
     behaviour = option("--model")
     if behaviour == "leaves":
         os._exit(3)
-    if behaviour == "mute":
-        sys.stdin.read()
-        os._exit(0)
     answer = {"subtype": "success", "request_id": request["request_id"], "response": {"commands": []}}
     if behaviour == "rejects":
         answer = {"subtype": "error", "request_id": request["request_id"], "error": "no such control request"}
-    output.write(json.dumps({"type": "control_response", "response": answer}))
+    if behaviour != "mute":
+        output.write(json.dumps({"type": "control_response", "response": answer}))
+    if behaviour in ("rejects", "mute"):
+        # What it is told all the same.
+        Path(os.environ["HOME"], "heard.txt").write_text(sys.stdin.read(), "utf-8")
+        os._exit(0)
 
 
 def main() -> None:

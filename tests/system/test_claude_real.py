@@ -1,5 +1,6 @@
 """The real Claude Code as the agent of a run, its model scripted: what it is offered, what it reads, what is left."""
 
+import asyncio
 import json
 import os
 import tempfile
@@ -20,7 +21,7 @@ from hostside.worker.isolation import RunIsolation
 from hostside.worker.isolation_level import IsolationLevel, probe_levels
 from hostside.worker.process_identity import children_of
 from tests.support.agent_bench import TOKEN, Bench, settings
-from tests.support.agent_script import Call, HttpError, Say, Script, ToolAnswer
+from tests.support.agent_script import Call, Hang, HttpError, Say, Script, ToolAnswer
 from tests.support.clients import find_claude
 from tests.support.real_clients import SYSTEM_PATH
 from tests.support.stub_anthropic import StubAnthropic
@@ -44,6 +45,12 @@ def level(request: pytest.FixtureRequest) -> IsolationLevel:
     return wanted
 
 
+@pytest.fixture(params=["inband", "run-http"])
+def edge(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hostside-test-") as name:
@@ -51,7 +58,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def bench(level: IsolationLevel, folder: Path, claude: Path) -> Bench:
+def bench(level: IsolationLevel, folder: Path, claude: Path, edge: str) -> Bench:
     for name in ("workspace", "home"):
         (folder / name).mkdir(mode=0o700)
     isolation = RunIsolation(
@@ -61,7 +68,8 @@ def bench(level: IsolationLevel, folder: Path, claude: Path) -> Bench:
         environment=EnvironmentSource(base={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}),
         ro_binds=claude_binds(claude),
     )
-    return Bench(isolation=isolation, settings=settings("claude", claude, options={"max_retries": "0"}))
+    options = {"max_retries": "0"}
+    return Bench(isolation=isolation, settings=settings("claude", claude, options=options), session_edge=edge)
 
 
 @asynccontextmanager
@@ -77,18 +85,21 @@ async def model_for(bench: Bench, script: Script, **changes: Any) -> AsyncIterat
 
 async def run(bench: Bench, prompt: str = "Do the work.", resume: str | None = None) -> AgentOutcome:
     with anyio.fail_after(90):
-        return await ClaudeRuntime().run(bench.task(prompt, resume=resume))
+        return await ClaudeRuntime(bench.session_edge).run(bench.task(prompt, resume=resume))
 
 
-async def replay(bench: Bench) -> int | None:
-    """The status of a request with the run's token to where the edge was; None when nobody answers."""
+async def is_closed(bench: Bench) -> bool:
+    """Whether the edge is gone: over HTTP, that nobody answers the run's token where it was."""
+    stopped = [facts["edge"] for facts in bench.named("edge_stopped")] == [bench.session_edge]
+    if bench.session_edge == "inband":
+        return stopped
     host, port = bench.edge
     async with httpx.AsyncClient(trust_env=False) as client:
         try:
-            answer = await client.post(f"http://{host}:{port}/mcp", headers={"authorization": f"Bearer {TOKEN}"})
+            await client.post(f"http://{host}:{port}/mcp", headers={"authorization": f"Bearer {TOKEN}"})
         except httpx.ConnectError:
-            return None
-    return answer.status_code
+            return stopped
+    return False
 
 
 def failure(answer: ToolAnswer) -> Any:
@@ -144,7 +155,10 @@ async def test_the_model_reads_results_and_refusals_as_the_boundary_gave_them(be
 
 
 async def test_its_own_tools_work_inside_the_walls_and_are_reported(bench: Bench) -> None:
-    secrets = f"cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -cE '{TOKEN[:-1]}[t]'"
+    # Of its own run alone: without a wall it sees every process of the machine.
+    own = 'for p in /proc/[0-9]*; do [ "$(readlink $p/cwd)" = "$PWD" ] && cat $p/cmdline $p/environ; done 2>/dev/null'
+    counts = f"grep -c '^HOME=' $TMPDIR/seen; grep -cE '{TOKEN[:-1]}[t]' $TMPDIR/seen"
+    secrets = f"TMPDIR=${{TMPDIR:-/tmp}}; ({own}) | tr '\\0' '\\n' > $TMPDIR/seen; {counts}"
     script: Script = [
         [Call("Bash", {"command": "pwd; echo made > made.txt; echo $HOME $TMPDIR"}, native=True)],
         [Call("Bash", {"command": secrets}, native=True)],
@@ -158,7 +172,8 @@ async def test_its_own_tools_work_inside_the_walls_and_are_reported(bench: Bench
     temporary = "/tmp" if bench.isolation.level is IsolationLevel.BWRAP else f"{inside}/tmp"
     assert first.text == f"{bench.isolation.workspace}\n{inside} {temporary}"
     assert (bench.isolation.workspace / "made.txt").read_text() == "made\n"
-    assert searched.text.splitlines()[-1] == "0"
+    processes, holding_the_token = map(int, searched.text.split()[:2])
+    assert (processes > 0, holding_the_token) == (True, 0), searched.text
     assert "No such tool available" in fetched.text
     assert [facts["tool"] for facts in bench.named("agent_native_tool")] == ["Bash", "Bash", "WebFetch"]
 
@@ -174,17 +189,18 @@ async def test_the_token_is_in_no_file_of_the_run(bench: Bench) -> None:
 async def test_after_the_end_the_edge_does_not_answer(bench: Bench) -> None:
     async with model_for(bench, [[Call("demo_post", HELLO)], Say("done")]):
         assert (await run(bench)).reason == "completed"
-    assert await replay(bench) is None
+    assert await is_closed(bench)
     assert [name for name, _ in bench.events if name.startswith("edge")] == ["edge_started", "edge_stopped"]
 
 
+@pytest.mark.parametrize("edge", ["run-http"], indirect=True)
 async def test_a_token_that_is_dead_at_the_start_stops_the_run_before_it_works(bench: Bench) -> None:
     async with model_for(bench, [Say("I work without tools.")]):
         gateway = bench.gateways[TOKEN]
         task = bench.task("Do the work.")
         del bench.gateways[TOKEN]
         with anyio.fail_after(90):
-            outcome = await ClaudeRuntime().run(task)
+            outcome = await ClaudeRuntime(bench.session_edge).run(task)
         bench.gateways[TOKEN] = gateway
     assert (outcome.reason, outcome.detail.partition(" |")[0]) == (
         "tools_missing",
@@ -200,9 +216,18 @@ async def test_a_token_revoked_during_the_run_ends_its_calls(bench: Bench) -> No
     async with model_for(bench, [Call("demo_post", HELLO), revoke, Say("done")]) as model:
         task = bench.task("Do the work.")
         with anyio.fail_after(90):
-            await ClaudeRuntime().run(task)
+            await ClaudeRuntime(bench.session_edge).run(task)
     assert [answer.is_error for answer in model.tool_results()] == [False, True]
-    assert bench.calls() == [("demo_post", None)]
+    # Over HTTP it does not get in; in-band it is in, and the boundary refuses.
+    refused = [("demo_post", "session_closed")] if bench.session_edge == "inband" else []
+    assert bench.calls() == [("demo_post", None), *refused]
+
+
+async def test_reads_of_one_turn_run_at_the_same_time(bench: Bench) -> None:
+    async with model_for(bench, [[Call("demo_pair"), Call("demo_pair")], Say("done")]) as model:
+        assert (await run(bench)).reason == "completed"
+    assert [answer.text for answer in model.tool_results()] == ['{"id":"both"}'] * 2
+    assert bench.calls() == [("demo_pair", None)] * 2
 
 
 async def test_killed_in_a_call_it_leaves_a_receipt_and_no_process(bench: Bench) -> None:
@@ -221,7 +246,7 @@ async def test_killed_in_a_call_it_leaves_a_receipt_and_no_process(bench: Bench)
     assert (outcome.reason, outcome.exit_code) == ("agent_exited", 137), outcome
     assert bench.calls() == [("demo_wait", "cancelled")]
     assert running_in(bench) == []
-    assert await replay(bench) is None
+    assert await is_closed(bench)
 
 
 async def test_cancelled_in_a_call_it_leaves_a_receipt_and_no_process(bench: Bench) -> None:
@@ -232,7 +257,25 @@ async def test_cancelled_in_a_call_it_leaves_a_receipt_and_no_process(bench: Ben
         tasks.cancel_scope.cancel()
     assert bench.calls() == [("demo_wait", "cancelled")]
     assert running_in(bench) == []
-    assert await replay(bench) is None
+    assert await is_closed(bench)
+
+
+async def test_a_model_that_hangs_ends_the_run_as_stalled(bench: Bench) -> None:
+    hang = Hang(asyncio.Event(), Say("too late"))
+    async with model_for(bench, [[Call("demo_post", HELLO)], hang], stall_timeout_seconds=2.0):
+        outcome = await run(bench)
+    assert (outcome.reason, bench.calls()) == ("stalled", [("demo_post", None)]), outcome
+    # It was interrupted and could still say what it had used.
+    assert outcome.usage["input_tokens"]
+    assert running_in(bench) == []
+    assert await is_closed(bench)
+
+
+async def test_a_turn_that_is_over_in_a_call_ends_the_call_with_it(bench: Bench) -> None:
+    async with model_for(bench, [[Call("demo_wait")], Say("done")], turn_timeout_seconds=5.0):
+        outcome = await run(bench)
+    assert (outcome.reason, bench.calls()) == ("turn_timeout", [("demo_wait", "cancelled")]), outcome
+    assert running_in(bench) == []
 
 
 async def test_neither_repository_nor_home_can_redirect_configure_or_instruct_it(bench: Bench) -> None:
@@ -273,7 +316,8 @@ async def test_a_resumed_run_goes_on_with_the_same_conversation(bench: Bench) ->
     assert bench.calls() == [("demo_post", None)]
 
 
-# The level makes no difference to these ends.
+# Neither level nor edge makes a difference to these ends.
+@pytest.mark.parametrize("edge", ["inband"], indirect=True)
 @pytest.mark.parametrize("level", [IsolationLevel.HOME])
 @pytest.mark.parametrize(
     ("script", "changes", "reason"),

@@ -25,7 +25,7 @@ from hostside.worker.isolation_level import IsolationLevel, probe_levels
 from hostside.worker.process_identity import children_of
 from tests.support.agent_script import Call, HttpError, Say, Script
 from tests.support.clients import find_codex
-from tests.support.codex_runs import MODEL_KEY, CodexRun
+from tests.support.codex_runs import MODEL_KEY, MODEL_TOKEN, CodexRun
 from tests.support.real_clients import CODE_MODE_MODEL, FUNCTION_CALL_MODEL, LISTING_MODEL
 from tests.support.stub_openai import StubOpenAI
 from tests.support.tools import a_post_spec, a_spec, a_tool, a_write_spec, schema
@@ -236,7 +236,7 @@ async def test_the_shell_inside_does_not_get_the_key_and_reaches_only_the_model(
         run = make_run(model)
         assert await drive(run) == ("succeeded", "completed")
     (answer,) = model.tool_results()
-    assert MODEL_KEY not in answer.text
+    assert (MODEL_KEY in answer.text, MODEL_TOKEN in answer.text) == (False, False)
     assert str(run.isolation.workspace) in answer.text
     assert (run.isolation.workspace / "made.txt").read_text() == "made\n"
     (told,) = run.facts("agent_native_tool")

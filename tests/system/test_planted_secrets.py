@@ -1,5 +1,5 @@
 """Secrets planted all over the host are found nowhere in a run (A0-06, A0-13, C-26, R-332): environment, arguments, home,
-workspace, generated files. The agent's own model key is its own, and the only exception."""
+workspace, generated files. The key of the agent's own model is one of them (D10)."""
 
 import os
 from collections.abc import Iterator
@@ -91,6 +91,7 @@ async def test_an_agent_that_reads_all_it_can_finds_no_secret_of_the_host(agent:
     assert len(probe) > 1_000, "the probe found nothing at all, so it proves nothing"
     assert b"HOSTSIDE_ISSUE_IDENTIFIER=DEMO-1" in probe
     secrets = [
+        MODEL_KEY,
         *CANARIES.values(),
         *(word for text in FILES.values() for word in text.replace('"', " ").split() if "canary-" in word),
     ]
@@ -103,10 +104,8 @@ async def test_an_agent_that_reads_all_it_can_finds_no_secret_of_the_host(agent:
     places += [*texts(world.state), *texts(world.workspace("DEMO-1"))]
     for where, content in places:
         found += [f"{secret} in {where}" for secret in secrets if secret.encode() in content]
-        if where not in (Path("probe"), world.workspace("DEMO-1") / "probe.out"):
-            found += [f"model key in {where}"] if MODEL_KEY.encode() in content else []
     assert found == []
-    assert b"canary" not in probe.replace(MODEL_KEY.encode(), b"")
+    assert b"canary" not in probe
 
 
 async def test_the_runs_files_belong_to_this_user_alone(tmp_path: Path) -> None:

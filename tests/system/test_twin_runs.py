@@ -1,4 +1,4 @@
-"""The real Codex and the real Claude Code work the same issue: same tools, same results, same receipts (A0-01, R-209)."""
+"""Claude Code on both of its edges and Codex, all real, work the same issue: same tools, results and receipts (A0-01)."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -70,7 +70,7 @@ async def codex_model(play: Script) -> AsyncIterator[StubOpenAI]:
         yield model
 
 
-async def told_by(agent: str, folder: Path, play: Callable[[], Script] = script) -> Told:
+async def told_by(agent: str, edge: str, folder: Path, play: Callable[[], Script] = script) -> Told:
     folder.mkdir()
     world = make_world(folder)
     executable = find_claude() if agent == "claude" else find_codex()
@@ -78,7 +78,7 @@ async def told_by(agent: str, folder: Path, play: Callable[[], Script] = script)
     async with make(play()) as model:
         world.configure(
             f'[agent]\nkind = "{agent}"\nexecutable = "{executable}"\nbase_url = "{model.base_url}"\n'
-            'key = "env:THE_MODEL_KEY"\n' + ('model = "gpt-5.5"\n' if agent == "codex" else "")
+            f'key = "env:THE_MODEL_KEY"\nedge = "{edge}"\n' + ('model = "gpt-5.5"\n' if agent == "codex" else "")
         )
         finished = await world.run_async("run", "DEMO-1", "--json", extra={"THE_MODEL_KEY": MODEL_KEY})
         assert model.unexpected == []
@@ -87,6 +87,30 @@ async def told_by(agent: str, folder: Path, play: Callable[[], Script] = script)
 
 
 VOLATILE = re.compile(r'"(receipt_id|created_at|updated_at|commit|parent)":"[^"]*"')
+#: Tool, outcome, code and effect of every receipt, whoever called.
+EXPECTED = [
+    ("file_issue_get", "ok", None, "none"),
+    ("file_issue_move", "ok", None, "verified"),
+    ("read_file", "ok", None, "none"),
+    ("edit_file", "ok", None, "verified"),
+    ("file_issue_comment_add", "refused", "invalid_arguments", "none"),
+    ("file_issue_comment_add", "ok", None, "reported"),
+    # The same comment again: the stored outcome, and nothing is written (D23).
+    ("file_issue_comment_add", "ok", None, "none"),
+    ("file_issue_comment_update", "refused", "outside_issue", "none"),
+    ("file_issue_move", "failed", "precondition_failed", "none"),
+    ("read_file", "refused", "outside_workspace", "none"),
+    ("git_add", "ok", None, "verified"),
+    ("git_commit", "ok", None, "verified"),
+    ("file_issue_comments", "ok", None, "none"),
+    ("file_issue_move", "ok", None, "verified"),
+]
+FACTS = (
+    *("tool", "outcome", "code", "effect", "arguments_fingerprint"),
+    *("issue_id", "workspace_id", "registry_fingerprint"),
+)
+#: The edge that a run is on, by agent and configuration; `auto` comes out as the way without a port (D24).
+RUNS = {("claude", "auto"): "inband", ("claude", "http"): "run-http", ("codex", "auto"): "codex"}
 
 
 def steady(text: str) -> str:
@@ -94,44 +118,39 @@ def steady(text: str) -> str:
     return VOLATILE.sub(r'"\1":"*"', text)
 
 
-async def test_both_agents_work_the_same_issue_with_the_same_tools_results_and_receipts(tmp_path: Path) -> None:
-    claude, codex = [await told_by(agent, tmp_path / agent) for agent in ("claude", "codex")]
-    for told in (claude, codex):
-        assert told.finished.exit_code == 0, told.finished.err + told.finished.out
-        report = told.finished.json()
-        assert report["ok"] is True
-        assert report["receipts"]["verified"] is True
-        assert (report["issue"]["state_before"], report["issue"]["state_after"]) == ("Todo", "In Review")
-        assert [comment["body"] for comment in report["issue"]["comments"]] == ["Fixed é|\n“it”."]
-        assert told.world.issue("DEMO-2")["state"] == "Todo"
-        fixed = git(told.world.workspace("DEMO-1"), "show", "HEAD:greeting.py")
-        assert fixed == GREETING.replace("Helo", "Hello")
-        assert len(told.answers) == 14
+def host_tools(told: Told) -> list[tuple[str, dict[str, Any]]]:
+    names = {row["tool"] for row in told.receipts} | {"list_dir", "find_files", "search_files", "write_file"}
+    return sorted((tool.name, tool.input_schema) for tool in told.offered if tool.name in names)
 
-    def host_tools(told: Told) -> list[tuple[str, dict[str, Any]]]:
-        names = {row["tool"] for row in told.receipts} | {"list_dir", "find_files", "search_files", "write_file"}
-        return sorted((tool.name, tool.input_schema) for tool in told.offered if tool.name in names)
 
-    assert [name for name, _ in host_tools(claude)] == [name for name, _ in host_tools(codex)]
-    assert [answer.tool for answer in claude.answers] == [answer.tool for answer in codex.answers]
-    assert [steady(answer.text) for answer in claude.answers] == [steady(answer.text) for answer in codex.answers]
-    facts = (
-        "tool",
-        "outcome",
-        "code",
-        "effect",
-        "arguments_fingerprint",
-        "issue_id",
-        "workspace_id",
-        "registry_fingerprint",
-    )
-    both = [[tuple(row[name] for name in facts) for row in told.receipts] for told in (claude, codex)]
-    assert both[0] == both[1]
-    assert [row["code"] for row in claude.receipts if row["code"]] == [
-        "invalid_arguments",
-        "outside_issue",
-        "precondition_failed",
-        "outside_workspace",
-    ]
-    assert {row["edge"] for row in claude.receipts} == {"run-http"}
-    assert {row["edge"] for row in codex.receipts} == {"codex"}
+def rows(told: Told, *facts: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in facts) for row in told.receipts]
+
+
+def check_the_work(told: Told, edge: str) -> None:
+    assert told.finished.exit_code == 0, told.finished.err + told.finished.out
+    report = told.finished.json()
+    assert (report["ok"], report["receipts"]["verified"], report["edge"]) == (True, True, edge)
+    assert (report["issue"]["state_before"], report["issue"]["state_after"]) == ("Todo", "In Review")
+    assert [comment["body"] for comment in report["issue"]["comments"]] == ["Fixed é|\n“it”."]
+    assert told.world.issue("DEMO-2")["state"] == "Todo"
+    fixed = git(told.world.workspace("DEMO-1"), "show", "HEAD:greeting.py")
+    assert fixed == GREETING.replace("Helo", "Hello")
+    assert len(told.answers) == 14
+    assert rows(told, "tool", "outcome", "code", "effect") == EXPECTED
+    assert {row["edge"] for row in told.receipts} == {edge}
+
+
+async def test_on_every_edge_the_same_issue_is_worked_with_the_same_tools_results_and_receipts(tmp_path: Path) -> None:
+    runs = {(agent, edge): await told_by(agent, edge, tmp_path / f"{agent}-{edge}") for agent, edge in RUNS}
+    for key, told in runs.items():
+        check_the_work(told, RUNS[key])
+    inband, http, codex = runs.values()
+    assert host_tools(inband) == host_tools(http)
+    # Codex hands a schema on in its own words.
+    assert [name for name, _ in host_tools(inband)] == [name for name, _ in host_tools(codex)]
+    for other in (http, codex):
+        assert [answer.tool for answer in inband.answers] == [answer.tool for answer in other.answers]
+        assert [steady(answer.text) for answer in inband.answers] == [steady(answer.text) for answer in other.answers]
+        assert rows(inband, *FACTS) == rows(other, *FACTS)
+    assert [answer.is_error for answer in inband.answers] == [answer.is_error for answer in http.answers]

@@ -29,7 +29,7 @@ _ENVIRONMENT = {
 
 def git(folder: Path, *words: str) -> bytes:
     """Run git as anybody might, with whatever `folder` configures, and return what it printed."""
-    done = subprocess.run([GIT, *words], cwd=folder, env=_ENVIRONMENT, capture_output=True, check=False)
+    done = subprocess.run([GIT, *words], cwd=folder, env=_ENVIRONMENT, capture_output=True, check=False, timeout=30)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 

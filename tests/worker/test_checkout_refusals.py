@@ -32,6 +32,11 @@ def _second_remote_address(yard: Yard, path: Path) -> None:
     git(path, "remote", "set-url", "--add", "origin", str(yard.folder / "seed"))
 
 
+def _another_remote_address_first(yard: Yard, path: Path) -> None:
+    git(path, "remote", "set-url", "origin", str(yard.folder / "seed"))
+    git(path, "remote", "set-url", "--add", "origin", str(yard.origin))
+
+
 def _no_remote(yard: Yard, path: Path) -> None:
     git(path, "remote", "remove", "origin")
 
@@ -93,6 +98,7 @@ def _broken_configuration(yard: Yard, path: Path) -> None:
     [
         (_foreign_remote, "its remote is another one"),
         (_second_remote_address, "its remote is another one"),
+        (_another_remote_address_first, "its remote is another one"),
         (_no_remote, "its remote is another one"),
         (_other_branch, "it is on issue/ENG-2, not on issue/ENG-1"),
         (_detached, "it is on no branch, not on issue/ENG-1"),
@@ -174,7 +180,7 @@ async def test_what_a_checkout_configures_runs_nothing(yard: Yard) -> None:
     base = await head_of(yard.isolation(path))
     # Inside the workspace, so that it could run at every level.
     marker, program = path / "marker", path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {marker}\ncat\n")
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
     program.chmod(0o755)
     settings = {
         "core.fsmonitor": str(program),

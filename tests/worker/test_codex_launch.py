@@ -66,7 +66,7 @@ def test_everything_else_is_refused(command: str) -> None:
 
 
 def test_settings_are_toml_and_switch_every_other_peer_off() -> None:
-    settings = codex_settings(model='a"b', base_url="http://127.0.0.1:8001/v1", has_key=True, shell=True)
+    settings = codex_settings(model='a"b', base_url="http://127.0.0.1:8001/v1", shell=True)
     words = list(settings_arguments(settings))
     assert words[::2] == ["-c"] * len(settings)
     assert tomllib.loads("\n".join(words[1::2])) == {
@@ -79,7 +79,7 @@ def test_settings_are_toml_and_switch_every_other_peer_off() -> None:
                 "wire_api": "responses",
                 "request_max_retries": 3,
                 "stream_max_retries": 3,
-                "env_key": "HOSTSIDE_MODEL_KEY",
+                "env_key": "HOSTSIDE_MODEL_TOKEN",
             }
         },
         "analytics": {"enabled": False},

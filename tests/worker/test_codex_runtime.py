@@ -14,7 +14,7 @@ from hostside.edges.codex import dynamic_tools
 from hostside.worker.agent import AgentOutcome, EndState
 from hostside.worker.codex import CodexRuntime
 from hostside.worker.isolation_level import IsolationLevel
-from tests.support.codex_runs import MODEL_KEY, CodexRun, fake_codex, steps
+from tests.support.codex_runs import MODEL_KEY, MODEL_TOKEN, CodexRun, fake_codex, steps
 from tests.support.tools import Recorder, a_tool, never, schema
 from tests.worker.conftest import IsolationFactory
 
@@ -61,8 +61,9 @@ async def test_a_thread_starts_with_exactly_the_listed_tools_and_the_key_is_in_n
         "never",
     )
     start = run.report()[0]
-    assert start["environment"]["HOSTSIDE_MODEL_KEY"] == MODEL_KEY
-    assert MODEL_KEY not in json.dumps(start["argv"])
+    assert start["environment"]["HOSTSIDE_MODEL_TOKEN"] == MODEL_TOKEN
+    assert MODEL_TOKEN not in json.dumps(start["argv"])
+    assert MODEL_KEY not in json.dumps(start)
     assert "mcp_servers" not in json.dumps(start["argv"])
     assert [entry["got"].get("method") for entry in run.report()[1:4]] == ["initialize", "initialized", "thread/start"]
 

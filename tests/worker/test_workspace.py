@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hostside.core.issue import Issue
@@ -105,6 +105,7 @@ def test_a_branch_is_named_by_the_host() -> None:
 
 @pytest.mark.system
 @given(st.lists(st.text(alphabet="Aa.-_@{~^:?*[\\ é/lock", min_size=1, max_size=20), min_size=1, max_size=10))
+@example(["A..B", "a.lock", "a..b/c", "a.lock/", "x..lock", "x" * 99 + ".lock", "-", "--x"])
 def test_git_accepts_every_branch(identifiers: list[str]) -> None:
     for identifier in identifiers:
         if key_or_none(identifier) is None:

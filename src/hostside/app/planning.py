@@ -10,6 +10,7 @@ from pathlib import Path
 from hostside.app.host import App, new_id, utc_now, workspace_tools
 from hostside.config.host import HostSettings
 from hostside.config.workflow import Workflow, default_workflow, parse_workflow, workflow_digest
+from hostside.config.workflow import read_workflow as read_operator_workflow
 from hostside.core.canonical import JsonValue
 from hostside.core.policy import Profile
 from hostside.core.spec import Tool
@@ -20,12 +21,13 @@ from hostside.worker.agent_discovery import find_agent
 from hostside.worker.checkout import read_committed
 from hostside.worker.child_environment import EnvironmentSource
 from hostside.worker.claude import ClaudeRuntime
-from hostside.worker.claude_command import claude_binds
+from hostside.worker.claude_command import KEY_VARIABLES, claude_binds
 from hostside.worker.codex import CodexRuntime
 from hostside.worker.codex_launch import codex_binds
 from hostside.worker.demo_world import DemoWorld, script
 from hostside.worker.isolation import RunIsolation
 from hostside.worker.isolation_level import IsolationLevel, choose, probe_levels
+from hostside.worker.model_usage import ModelBudget
 from hostside.worker.run_plan import RunPlan, RunServices
 from hostside.worker.sandbox_args import Bind
 from hostside.worker.scripted import ScriptedRuntime, read_script, scripted_binds
@@ -89,19 +91,33 @@ def agent_of(app: App, kind: str, workflow: Workflow) -> AgentSettings:
     part = workflow.codex if kind == "codex" else workflow.claude
     own = section.kind == kind
     limit = app.settings.run.max_minutes * 60.0
+    key = _model_key(app) if own else None
     return AgentSettings(
         kind=kind,
         executable=None if found is None else found.executable,
         version=None if found is None else found.version,
         model=part.model or (section.model if own else None),
         model_base_url=section.base_url if own else None,
-        model_key=app.secrets.values.get("agent.key") if own else None,
+        model_key=key,
+        model_login=key is not None and section.key_kind == "login",
+        model_budget=ModelBudget(max_requests=section.max_requests, max_tokens=section.max_tokens),
         native_tools="off" if kind == "scripted" else section.native_tools,
         turn_timeout_seconds=min(part.turn_timeout_ms / 1000, limit),
         stall_timeout_seconds=part.stall_timeout_ms / 1000,
         start_timeout_seconds=START_SECONDS,
         max_turns=workflow.agent.max_turns,
     )
+
+
+def _model_key(app: App) -> str | None:
+    section, key = app.settings.agent, app.secrets.values.get("agent.key")
+    if section.key is not None and key is None:
+        raise ConfigError(
+            "invalid_configuration",
+            "agent.key refers to a secret that has no value.",
+            remedy=f"Provide {section.key}; leave the key out where the model needs none.",
+        )
+    return key
 
 
 def runtime_of(kind: str, script_bytes: bytes | None, *, edge: str = "auto") -> AgentRuntime:
@@ -165,7 +181,8 @@ async def read_workflow(app: App, wishes: RunWishes, repository: Path | None, le
     raw = await _workflow_bytes(app, wishes, repository, level)
     if raw is None:
         return default_workflow()
-    workflow = parse_workflow(raw, trusted=app.trust.is_trusted(workflow_digest(raw)))
+    trusted = app.trust.is_trusted(workflow_digest(raw))
+    workflow = parse_workflow(raw, trusted=trusted, limits=app.settings.workflow_limits())
     if wishes.strict and workflow.ignored:
         raise ConfigError(
             "invalid_configuration",
@@ -177,14 +194,7 @@ async def read_workflow(app: App, wishes: RunWishes, repository: Path | None, le
 
 async def _workflow_bytes(app: App, wishes: RunWishes, repository: Path | None, level: IsolationLevel) -> bytes | None:
     if wishes.workflow_file is not None:
-        try:
-            return wishes.workflow_file.read_bytes()
-        except OSError as exc:
-            raise ConfigError(
-                "invalid_configuration",
-                f"{wishes.workflow_file} cannot be read: {exc.strerror}.",
-                remedy="Check the path.",
-            ) from None
+        return read_operator_workflow(wishes.workflow_file)
     if repository is None:
         return None
     with tempfile.TemporaryDirectory(prefix="hostside-") as scratch:
@@ -232,8 +242,9 @@ async def plan_run(app: App, wishes: RunWishes, *, demo: bool = False) -> RunPla
         policy_sha256=app.policy_sha256(),
         workspace_tools=offered_tools(settings, agent.native_tools),
         host_environment=app.environment,
-        secret_names=app.secrets.names | adapter.secret_environment_names(),
-        secret_values=frozenset(app.secrets.values.values()) - {agent.model_key or ""},
+        # By name the agent's own variable passes: what it holds in the run is the run's token, and values are looked at too.
+        secret_names=(app.secrets.names | adapter.secret_environment_names()) - frozenset(KEY_VARIABLES),
+        secret_values=frozenset(app.secrets.values.values()),
         git_identity=git_identity(settings.run.author_name, settings.run.author_email),
         max_duration=timedelta(minutes=settings.run.max_minutes),
         started_by=getpass.getuser(),

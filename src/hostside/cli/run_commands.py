@@ -49,8 +49,9 @@ class RunLines:
             say()
         elif name == "session_opened":
             self._tools(facts)
-        elif name == "workflow_keys_ignored" and isinstance(facts["keys"], list):
-            note(plain(f"ignored here: {', '.join(map(str, facts['keys']))} (WORKFLOW.md is not trusted)"))
+        elif name == "workflow_notices" and isinstance(facts["notices"], list):
+            for notice in facts["notices"]:
+                note(plain(f"WORKFLOW.md: {notice}"))
         elif name == "hook_started":
             note(plain(f"hook {facts['hook']} ..."))
 

@@ -115,7 +115,20 @@ class AgentSection(Section):
     """Which agent works, and the key of its model."""
 
     kind: Literal["claude", "codex", "scripted"] = Field(default="claude", description="The agent that works.")
-    key: Secret | None = Field(default=None, description="The key of its model.")
+    key: Secret | None = Field(
+        default=None, description="The key of its model. It stays with the host; the agent gets a token of the run."
+    )
+    key_kind: Literal["api-key", "login"] = Field(
+        default="api-key",
+        description="What the key is: an API key, or a token of Claude Code's own login (`claude setup-token`).",
+    )
+    max_requests: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="How many requests a run may send to its model; no limit by default."
+    )
+    max_tokens: Annotated[int, Field(ge=1, le=10_000_000_000)] | None = Field(
+        default=None,
+        description="How many tokens the model may read and write for a run, cached ones included; no limit by default.",
+    )
     model: str | None = Field(
         default=None, min_length=1, max_length=200, description="The model; else the agent's own."
     )
@@ -128,6 +141,12 @@ class AgentSection(Section):
     native_tools: Literal["workspace", "off"] = Field(
         default="workspace", description="Whether the agent's own shell and editor work inside the workspace."
     )
+
+    @model_validator(mode="after")
+    def _login(self) -> Self:
+        if self.key_kind == "login" and (self.kind != "claude" or self.key is None):
+            raise ValueError("`key_kind` login needs a `key` and the kind claude")
+        return self
 
 
 class NetworkSection(Section):

@@ -1,6 +1,7 @@
 """Step 7: a decision bound to exactly one call (R-062, R-063)."""
 
 import logging
+import traceback
 
 from hostside.core.admission import Permit
 from hostside.core.attempt import Attempt
@@ -41,7 +42,8 @@ async def approve(session: Session, attempt: Attempt, permit: Permit, approver: 
     try:
         answer = await approver.decide(request)
     except Exception:  # whoever cannot answer has not agreed (R-063)
-        _log.exception("approver raised", extra={"receipt_id": attempt.receipt_id})
+        said = redactor.text(traceback.format_exc())
+        _log.error("approver raised: %s", said, extra={"receipt_id": attempt.receipt_id})
         raise denied(spec.name, "the approver could not answer") from None
     attempt.approval_id = answer.approval_id
     if answer.decision is ApprovalDecision.PENDING:

@@ -1,6 +1,7 @@
 """The boundary: every call of every edge goes through `Gateway.call` (design §4). One Gateway serves one Session."""
 
 import logging
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -77,7 +78,7 @@ class Gateway:
         except ToolRefused:
             raise
         except Exception:  # a check that breaks must refuse, whatever broke (design §4)
-            _log.exception("check crashed", extra={"receipt_id": attempt.receipt_id, "tool": attempt.tool_name})
+            self._log_crash("check crashed", attempt.receipt_id, attempt.tool_name)
             raise failures.check_crashed() from None
 
     async def _read(self, attempt: Attempt, permit: Permit) -> ToolResult:
@@ -136,7 +137,7 @@ class Gateway:
         except ToolFailed as failed:
             return ToolResult(failure=ToolFailure.of_failure(failed), exit_code=failed.exit_code)
         except Exception:  # a tool's bug: its text may hold anything, so none of it leaves the host (R-068)
-            _log.exception("tool crashed", extra={"receipt_id": attempt.receipt_id, "tool": spec.name})
+            self._log_crash("tool crashed", attempt.receipt_id, spec.name)
             return ToolResult(failure=failures.crashed(spec.name, lost))
         return ToolResult(failure=failures.timed_out(spec.name, spec.timeout_seconds, lost))
 
@@ -147,7 +148,7 @@ class Gateway:
         try:
             holds = await verify(_private(permit.arguments), context, result)
         except Exception:  # a verifier that breaks has verified nothing
-            _log.exception("verifier crashed", extra={"receipt_id": context.receipt_id})
+            self._log_crash("verifier crashed", context.receipt_id, permit.tool.spec.name)
             holds = False
         if holds:
             return replace(result, effect=Effect.VERIFIED)
@@ -157,6 +158,11 @@ class Gateway:
             remedy="Read the current state before trying again.",
             effect=Effect.UNKNOWN,
         )
+
+    def _log_crash(self, what: str, receipt_id: str, tool: str) -> None:
+        """Log the exception being handled. Its text is foreign and may hold a secret, so it is redacted first (R-133)."""
+        said = self._host.redactor.text(traceback.format_exc())
+        _log.error("%s: %s", what, said, extra={"receipt_id": receipt_id, "tool": tool})
 
     async def _approve(self, attempt: Attempt, permit: Permit) -> None:
         await approve(self.session, attempt, permit, self._host.approver, self._host.redactor)

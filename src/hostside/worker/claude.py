@@ -24,11 +24,12 @@ from hostside.worker.claude_input import AgentInput
 from hostside.worker.claude_outcome import classify
 from hostside.worker.isolation import Launch, RunIsolation
 from hostside.worker.isolation_level import IsolationLevel
-from hostside.worker.model_relay import ModelRelay, relayed_base_url
+from hostside.worker.model_provider import ANTHROPIC
+from hostside.worker.model_proxy import agent_base_url
 from hostside.worker.process import Child
 from hostside.worker.run_edge import edge_url, run_edge
+from hostside.worker.run_model import model_upstream, run_model
 
-DEFAULT_UPSTREAM = "https://api.anthropic.com"
 INBAND = "inband"
 HTTP = "run-http"
 AUTO = "auto"
@@ -85,14 +86,13 @@ class _Run(abc.ABC):
 
     def __init__(self, task: AgentTask) -> None:
         self._task = task
-        secrets = filter(None, (task.token, task.settings.model_key))
+        secrets = filter(None, (task.token, task.model.token, task.settings.model_key))
         self._redact = Redactor(secrets).text
         self._report = EventReporter(task.event, self._redact)
         self._clock = Clock(task.settings)
         self._given = AgentInput()
         self._gateway = WatchedGateway(task, self._clock)
         self._inband: InbandEdge | None = None
-        self._upstream = task.settings.model_base_url or DEFAULT_UPSTREAM
 
     @property
     def called(self) -> bool:
@@ -140,6 +140,7 @@ class _Run(abc.ABC):
         task, settings = self._task, self._task.settings
         if settings.executable is None:
             raise ValueError("no executable is configured")
+        model_upstream(settings, ANTHROPIC)  # what is wrong with it stops the run before anything is started
         argv = arguments(
             settings,
             executable=task.isolation.path_inside(settings.executable.resolve(strict=True)),
@@ -149,7 +150,8 @@ class _Run(abc.ABC):
         )
         extras = variables(
             settings,
-            model_url=relayed_base_url(launch.addresses[-1], self._upstream),
+            model_url=agent_base_url(launch.addresses[-1], ANTHROPIC),
+            model_token=task.model.token,
             temporary=_temporary_folder(task.isolation),
         )
         if lost := extras.keys() - task.isolation.environment(extras).keys():
@@ -220,7 +222,8 @@ class _Run(abc.ABC):
         for listener in listeners:
             services.callback(listener.close)
         await services.enter_async_context(self._edge(listeners, addresses))
-        await services.enter_async_context(ModelRelay(listeners[-1], self._upstream))
+        upstream = model_upstream(self._task.settings, ANTHROPIC)
+        await services.enter_async_context(run_model(self._task, listeners[-1], addresses[-1], upstream))
 
     @abc.abstractmethod
     def _config(self, launch: Launch) -> bytes:

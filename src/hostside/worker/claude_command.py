@@ -16,6 +16,9 @@ TOOL_PREFIX = f"mcp__{SERVER}__"
 NATIVE_TOOLS = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Write")
 """The client's own tools with `native_tools = workspace`: files and shell of the run, no network, no sub-agents."""
 
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")
+"""Where the client finds what it presents to its model: as a key, and as a login."""
+
 _INSIDE = "/opt/agent/claude"
 # The entry's `timeout` is a hard wall around one call: the host's own deadlines must come first (facts: 60 s without it).
 _LONGEST_CALL_SECONDS = 86_400.0
@@ -76,12 +79,14 @@ def arguments(
     return command
 
 
-def variables(settings: AgentSettings, *, model_url: str, temporary: str | None) -> dict[str, str]:
-    """The agent's own variables, beside the run's (`RunIsolation.environment`).
+def variables(settings: AgentSettings, *, model_url: str, model_token: str, temporary: str | None) -> dict[str, str]:
+    """The agent's own variables, beside the run's (`RunIsolation.environment`). Its key is the run's model token.
 
     `temporary`: where TMPDIR must point, None where the run has a /tmp of its own. Option of `settings`: `max_retries`.
     """
+    # With a login the client asks the provider in another way than with a key; what it presents is the token in both.
     own = {
+        KEY_VARIABLES[settings.model_login]: model_token,
         "ANTHROPIC_BASE_URL": model_url,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
@@ -92,8 +97,6 @@ def variables(settings: AgentSettings, *, model_url: str, temporary: str | None)
         # The client applies a configured proxy to loopback too.
         "NO_PROXY": "127.0.0.1,localhost",
     }
-    if settings.model_key is not None:
-        own["ANTHROPIC_API_KEY"] = settings.model_key
     if temporary is not None:
         own["TMPDIR"] = temporary
     if (retries := settings.options.get("max_retries")) is not None:

@@ -8,7 +8,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from hostside.core.canonical import JsonObject, JsonValue
-from hostside.core.redaction import Redactor
 from hostside.edges.codex import dynamic_tools
 from hostside.errors import ConfigError
 from hostside.worker.agent import AgentOutcome, AgentTask, EndState
@@ -17,18 +16,17 @@ from hostside.worker.codex_events import Recorder, ThreadWatch, outcome_of
 from hostside.worker.codex_frames import Notification, Request, Unreadable
 from hostside.worker.codex_launch import (
     DEFAULT_COMMAND,
-    DEFAULT_UPSTREAM,
-    MODEL_KEY_VARIABLE,
-    codex_home,
     codex_settings,
     launch_arguments,
-    prepare_home,
     sandbox_mode,
     settings_arguments,
 )
 from hostside.worker.codex_protocol import AgentGone, AppServer, RequestRejected
-from hostside.worker.model_relay import ModelRelay, relayed_base_url
+from hostside.worker.codex_start import executable_of, explained, failed, recorder_of, start_codex
+from hostside.worker.model_provider import OPENAI
+from hostside.worker.model_proxy import agent_base_url
 from hostside.worker.process import Child, LaunchError
+from hostside.worker.run_model import model_upstream, run_model
 
 #: Asked after a completed turn whether the conversation goes on: the next prompt, or None.
 NextPrompt = Callable[[AgentOutcome], Awaitable[str | None]]
@@ -69,44 +67,28 @@ class CodexRuntime:
         return outcome
 
     async def _drive(self, task: AgentTask) -> AgentOutcome:
-        record = Recorder(task.event, Redactor(filter(None, (task.settings.model_key, task.token))))
-        upstream = task.settings.model_base_url or DEFAULT_UPSTREAM
+        record = recorder_of(task)
         try:
-            child = await _start(task, record, upstream)
+            upstream = model_upstream(task.settings, OPENAI)
+            child, address = await _start(task, record)
         except (ConfigError, LaunchError, OSError, ValueError) as error:
-            return _failed("start_failed", record.text(str(error)))
-        async with child, ModelRelay(child.listeners[0], upstream):
+            return failed("start_failed", record.text(str(error)))
+        async with child, run_model(task, child.listeners[0], address, upstream):
             return await _Conversation(task, child, record, self._next_prompt).run()
 
 
-async def _start(task: AgentTask, record: Recorder, upstream: str) -> Child:
-    settings, isolation = task.settings, task.isolation
-    if settings.executable is None:
-        raise ConfigError("invalid_configuration", "no Codex executable is configured", remedy="Configure its path.")
-    words = launch_arguments(settings.executable, settings.options.get("command", DEFAULT_COMMAND))
-    with isolation.prepare(listeners=1) as launch:
+async def _start(task: AgentTask, record: Recorder) -> tuple[Child, tuple[str, int]]:
+    """Start the app-server; return it, and where its model is inside the run."""
+    settings = task.settings
+    words = launch_arguments(executable_of(settings), settings.options.get("command", DEFAULT_COMMAND))
+    with task.isolation.prepare(listeners=1) as launch:
         configuration = codex_settings(
             model=settings.model,
-            base_url=relayed_base_url(launch.addresses[0], upstream),
-            has_key=settings.model_key is not None,
+            base_url=agent_base_url(launch.addresses[0], OPENAI),
             shell=settings.native_tools != "off",
         )
-        extras = {"CODEX_HOME": codex_home(isolation)}
-        if settings.model_key is not None:
-            extras[MODEL_KEY_VARIABLE] = settings.model_key
-        if not extras.keys() <= isolation.environment(extras).keys():
-            raise ConfigError(
-                "invalid_configuration",
-                "the run's environment does not let the agent's model key or home through",
-                remedy="Do not use the agent's model key as another secret too.",
-            )
-        if prepare_home(task.home):
-            record.event("agent_configuration_removed", file="config.toml")
-        program = isolation.path_inside(settings.executable.resolve())
-        argv = [program, *words, *settings_arguments(configuration)]
-        child = await isolation.spawn(argv, extras=extras, launch=launch)
-    record.event("agent_started", agent="codex", pid=child.pid, pid_started_at=child.pid_started_at)
-    return child
+        child = await start_codex(task, record, launch, [*words, *settings_arguments(configuration)])
+        return child, launch.addresses[0]
 
 
 class _Conversation:
@@ -141,7 +123,7 @@ class _Conversation:
                 self._reading.cancel()
                 tasks.cancel_scope.cancel()
         return replace(
-            self._explained(outcome),
+            explained(outcome, self._child, self._record),
             agent_session_id=self._watch.thread_id or None,
             exit_code=self._child.exit_code,
             usage=self._watch.usage.as_object(),
@@ -187,15 +169,15 @@ class _Conversation:
             with anyio.fail_after(self._task.settings.start_timeout_seconds):
                 await self._open_thread()
         except TimeoutError:
-            return _failed("start_failed", "the agent did not get ready in time")
+            return failed("start_failed", "the agent did not get ready in time")
         except AgentGone as error:
-            return _failed("start_failed", str(error))
+            return failed("start_failed", str(error))
         except RequestRejected as error:
             # D24: without its tools a run does not begin.
             reason = "tools_missing" if "dynamic" in error.message.lower() else "start_failed"
-            return _failed(reason, self._record.text(str(error)))
+            return failed(reason, self._record.text(str(error)))
         prompt: str | None = self._task.prompt
-        outcome = _failed("no_result", "no turn was started")
+        outcome = failed("no_result", "no turn was started")
         while prompt is not None:
             self._turns += 1
             outcome = await self._turn(prompt)
@@ -261,11 +243,11 @@ class _Conversation:
         try:
             started = await self._request("turn/start", parameters)
         except RequestRejected as error:
-            return _failed("agent_error", self._record.text(str(error)))
+            return failed("agent_error", self._record.text(str(error)))
         except AgentGone:
-            return _failed("agent_exited", "the agent ended before its turn")
+            return failed("agent_exited", "the agent ended before its turn")
         except TimeoutError:
-            return _failed("stalled", "the agent did not take its turn")
+            return failed("stalled", "the agent did not take its turn")
         self._watch.turn_started(started)
         return await self._turn_over(deadline)
 
@@ -278,16 +260,16 @@ class _Conversation:
                 await watch.news.wait()
             if watch.violation is not None:
                 detail = f"boundary_violation: a command ran outside the workspace, in {watch.violation}"
-                return _failed("stopped", detail)
+                return failed("stopped", detail)
             if watch.end is not None:
                 return outcome_of(watch.end, self._record)
             if self._server.gone:
-                return _failed("agent_exited", "the agent ended in the middle of its turn")
+                return failed("agent_exited", "the agent ended in the middle of its turn")
             now = anyio.current_time()
             if now >= deadline:
-                return _failed("turn_timeout", f"the turn took longer than {settings.turn_timeout_seconds:g} s")
+                return failed("turn_timeout", f"the turn took longer than {settings.turn_timeout_seconds:g} s")
             if now - self._activity.last() >= stall:
-                return _failed("stalled", f"the agent said nothing for {stall:g} s")
+                return failed("stalled", f"the agent said nothing for {stall:g} s")
 
     async def _request(self, method: str, parameters: JsonObject) -> JsonObject:
         return await self._server.request(method, parameters, timeout_seconds=_REQUEST_SECONDS)
@@ -311,17 +293,3 @@ class _Conversation:
         with anyio.move_on_after(_EXIT_SECONDS):
             await self._child.ended()
         await self._child.stop(grace_seconds=_GRACE_SECONDS)
-
-    def _explained(self, outcome: AgentOutcome) -> AgentOutcome:
-        """Keep what the agent wrote to stderr where it may say why (R-201: never part of the protocol)."""
-        text = self._child.stderr.text().strip()
-        if outcome.state is EndState.SUCCEEDED or not text:
-            return outcome
-        self._record.event("agent_diagnostics", lines=[*text.splitlines()[-20:]])
-        if outcome.reason not in ("start_failed", "agent_exited"):
-            return outcome
-        return replace(outcome, detail=f"{outcome.detail}: {self._record.text(text.splitlines()[-1])}")
-
-
-def _failed(reason: str, detail: str) -> AgentOutcome:
-    return AgentOutcome(state=EndState.FAILED, reason=reason, detail=detail)

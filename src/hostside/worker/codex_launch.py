@@ -13,8 +13,7 @@ from hostside.worker.isolation_level import IsolationLevel
 from hostside.worker.sandbox_args import Bind
 
 DEFAULT_COMMAND = "codex app-server"
-MODEL_KEY_VARIABLE = "HOSTSIDE_MODEL_KEY"
-DEFAULT_UPSTREAM = "https://api.openai.com/v1"
+MODEL_TOKEN_VARIABLE = "HOSTSIDE_MODEL_TOKEN"
 PACKAGE_INSIDE = "/opt/codex"
 _PROVIDER = "hostside"
 
@@ -50,10 +49,10 @@ def settings_arguments(settings: Mapping[str, str | int | bool]) -> Iterator[str
         yield from ("-c", f"{key}={json.dumps(value)}")
 
 
-def codex_settings(*, model: str | None, base_url: str, has_key: bool, shell: bool) -> dict[str, str | int | bool]:
+def codex_settings(*, model: str | None, base_url: str, shell: bool) -> dict[str, str | int | bool]:
     """Return Codex's configuration in a run: one model provider, nothing from the repository, no peer but the model.
 
-    `base_url` is the model's address inside the run; its key is read from `MODEL_KEY_VARIABLE` where there is one.
+    `base_url` is the model's address inside the run; its key is the run's model token, in `MODEL_TOKEN_VARIABLE`.
     """
     provider = f"model_providers.{_PROVIDER}"
     settings: dict[str, str | int | bool] = {
@@ -61,6 +60,7 @@ def codex_settings(*, model: str | None, base_url: str, has_key: bool, shell: bo
         f"{provider}.name": _PROVIDER,
         f"{provider}.base_url": base_url,
         f"{provider}.wire_api": "responses",
+        f"{provider}.env_key": MODEL_TOKEN_VARIABLE,
         f"{provider}.request_max_retries": 3,
         f"{provider}.stream_max_retries": 3,
         "analytics.enabled": False,
@@ -72,8 +72,6 @@ def codex_settings(*, model: str | None, base_url: str, has_key: bool, shell: bo
         "shell_environment_policy.ignore_default_excludes": False,
         "tool_output_token_limit": _TOOL_OUTPUT_TOKENS,
     }
-    if has_key:
-        settings[f"{provider}.env_key"] = MODEL_KEY_VARIABLE
     if model is not None:
         settings["model"] = model
     if not shell:

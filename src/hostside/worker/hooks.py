@@ -13,7 +13,7 @@ from hostside.worker.process import Completed, LaunchError
 
 OUTPUT_BYTES = 20_000
 LOGGED_CHARACTERS = 2_000
-#: Left out where output was cut: the cut may have gone through a secret, and half of one is not recognised.
+#: Left out after redaction where output was cut: the cut may have gone through a secret, and half of one stays visible.
 CUT_MARGIN = 1_024
 
 
@@ -71,7 +71,7 @@ class HookRunner:
             self._finished(name, exit_code=None, timed_out=False, output="")
             self._fail(name, f"could not be started ({type(exc).__name__})")
             return
-        output = self.redactor.text(_said(done))[-LOGGED_CHARACTERS:]
+        output = _said(done, self.redactor)[-LOGGED_CHARACTERS:]
         self._finished(name, exit_code=done.exit_code, timed_out=done.timed_out, output=output)
         if done.timed_out:
             self._fail(name, f"did not end within {self.timeout_seconds:g} s and was killed")
@@ -89,10 +89,11 @@ class HookRunner:
             raise HookFailed(f"the hook {name} {how}")
 
 
-def _said(done: Completed) -> str:
-    """Return the beginning of stdout, then the end of stderr."""
-    stdout, stderr = done.stdout, done.stderr
-    if done.truncated:
-        stdout = stdout[:-CUT_MARGIN] if len(stdout) >= OUTPUT_BYTES else stdout
-        stderr = stderr[CUT_MARGIN:] if len(stderr) >= OUTPUT_BYTES else stderr
-    return "\n".join(part.decode("utf-8", "replace").strip() for part in (stdout, stderr)).strip()
+def _said(done: Completed, redactor: Redactor) -> str:
+    """Return the beginning of stdout, then the end of stderr, redacted."""
+    stdout, stderr = (redactor.text(part.decode("utf-8", "replace")) for part in (done.stdout, done.stderr))
+    if done.truncated and len(done.stdout) >= OUTPUT_BYTES:
+        stdout = stdout[:-CUT_MARGIN]
+    if done.truncated and len(done.stderr) >= OUTPUT_BYTES:
+        stderr = stderr[CUT_MARGIN:]
+    return "\n".join((stdout.strip(), stderr.strip())).strip()

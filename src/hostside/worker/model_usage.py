@@ -136,6 +136,7 @@ class Metered:
         self._meter = meter
         self._tokens = Tokens()
         self._final = False
+        self._unknowable = False
 
     @property
     def tokens(self) -> Tokens:
@@ -146,8 +147,7 @@ class Metered:
         """Count what the provider said of it; a later word stands for an earlier one."""
         self._set(reading.tokens)
         self._final = self._final or reading.final
-        if reading.unknowable:
-            self._meter.close_budget()
+        self._unknowable = self._unknowable or reading.unknowable
 
     def refund(self) -> None:
         """It never left the host."""
@@ -157,6 +157,8 @@ class Metered:
         """Its answer ended before its cost was told: count its size in bytes, so that hanging up saves nothing."""
         if self._final:
             return
+        if self._unknowable:
+            self._meter.close_budget()
         self._meter.estimated += 1
         read, written = self._tokens.read or sent // _BYTES_OF_A_TOKEN, received // _BYTES_OF_A_TOKEN
         known = self._tokens

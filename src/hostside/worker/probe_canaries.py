@@ -14,6 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+from anyio.abc import SocketAttribute
+
 _IPC_CREAT_EXCLUSIVE = 0o3000
 _IPC_RMID = 0
 _SHM_BYTES = 4096
@@ -163,20 +166,15 @@ def _answering(
 
 @contextlib.asynccontextmanager
 async def _udp_server(answer: bytes) -> AsyncIterator[int]:
-    class Echo(asyncio.DatagramProtocol):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            self.transport = transport
+    async with await anyio.create_udp_socket(local_host="127.0.0.1") as datagrams, anyio.create_task_group() as tasks:
 
-        def datagram_received(self, _data: bytes, address: tuple[str, int]) -> None:
-            assert isinstance(self.transport, asyncio.DatagramTransport)
-            self.transport.sendto(answer, address)
+        async def reply() -> None:
+            async for _, (host, port) in datagrams:
+                await datagrams.sendto(answer, host, port)
 
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.create_datagram_endpoint(Echo, local_addr=("127.0.0.1", 0))
-    try:
-        yield transport.get_extra_info("sockname")[1]
-    finally:
-        transport.close()
+        tasks.start_soon(reply)
+        yield datagrams.extra(SocketAttribute.local_port)
+        tasks.cancel_scope.cancel()
 
 
 def _agent_reply(asked: bytes) -> bytes:
@@ -210,7 +208,11 @@ def _key(content: str) -> Iterator[str]:
     name = f"hostside-probe-{secrets.token_hex(4)}"
     libc = ctypes.CDLL(None, use_errno=True)
     add_key, keyctl = _KEY_CALLS.get(os.uname().machine, (None, None))
-    key = -1 if add_key is None else libc.syscall(add_key, b"user", name.encode(), content.encode(), len(content), _USER_KEYRING)
+    key = (
+        -1
+        if add_key is None
+        else libc.syscall(add_key, b"user", name.encode(), content.encode(), len(content), _USER_KEYRING)
+    )
     if key > 0:
         libc.syscall(keyctl, _KEYCTL_SET_TIMEOUT, key, _KEY_SECONDS)
     try:

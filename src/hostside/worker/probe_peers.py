@@ -5,6 +5,7 @@ Part of the program that runs where the agent would (`probe_program`): standard 
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 from collections.abc import Iterable
@@ -52,16 +53,13 @@ def unix_sockets(found: Found, paths: Iterable[str]) -> None:
 
 def tcp(found: Found) -> None:
     """Connect to all ports of 127.0.0.1, and to those of ::1 where something listens."""
-    own, other = found.plan["ports"], found.plan["other_edge"]
+    other = found.plan["other_edge"]
     addresses = [("127.0.0.1", port) for port in range(1, 65_536)]
     addresses += [("::1", port) for port in listening("/proc/net/tcp6")]
     for host, port in addresses:
         if not open_port((host, port)):
             continue
-        what = own.get(str(port)) if host == "127.0.0.1" else None
-        if what is not None:
-            found.surface.append(what)
-        else:
+        if host != "127.0.0.1" or port not in (found.plan["edge"], found.plan["model"]):
             found.reached("other_run_edge" if port == other else "loopback_port", f"{host} port {port}", "connects")
     if other and not _refuses(other, found.plan["tokens"]["own"]):
         found.reached("other_run_accepts", f"port {other}", "uses another run's tools with this run's token")
@@ -83,8 +81,10 @@ def edge(found: Found) -> None:
     port, tokens = found.plan["edge"], dict(found.plan["tokens"])
     own = tokens.pop("own")
     status, body = initialize(port, own)
-    if status != 200 or b"serverInfo" not in body:
-        found.notes.append(f"the run's own edge answered its own token with {status}")
+    if status == 200 and b"serverInfo" in body:
+        found.surface.append(found.plan["own"][0])
+    else:
+        found.notes.append(f"the run's edge answered its own token with {status}")
     for name, token in [("no token", None), *tokens.items()]:
         if not _refuses(port, token):
             found.reached("edge_accepts", f"the run's edge with {name}", "uses the run's tools")
@@ -94,16 +94,26 @@ def edge(found: Found) -> None:
 
 
 def model(found: Found) -> None:
-    """Lead the model port to another path, host or port than the model's."""
-    port, prefix, decoy = found.plan["model"], found.plan["model_prefix"], found.plan["tcp"]
-    if b'"upstream"' not in request(port, "POST", found.plan["model_path"], {}, b"{}")[1]:
-        found.notes.append("the run's model port does not answer")
-    paths = [f"http://127.0.0.1:{decoy}/", f"{prefix}/../admin", f"{prefix}/%2e%2e/admin"]
-    for path in (*paths, *(["/admin", "//admin"] if prefix else [])):
-        status, body = request(port, "GET", path, {"Host": f"127.0.0.1:{decoy}"}, b"")
-        landed = re.search(rb'"upstream": ?"([^"]*)"', body)
-        if found.canaries(body) or (landed is not None and not _is_below(landed[1].decode(), prefix)):
-            found.reached("model_port_beyond", f"{path} ({status})", "reaches more than the model's address")
+    """Ask the model without its token, and lead its port to another path, host or port than the model's."""
+    port, paths, decoy = found.plan["model"], found.plan["model_paths"], found.plan["tcp"]
+    tokens = dict(found.plan["model_tokens"])
+    own = {"Authorization": f"Bearer {tokens.pop('own')}", "Content-Type": "application/json"}
+    status, body = request(port, "POST", paths[0], own, b"{}")
+    if _landed(body) is not None:
+        found.surface.append(found.plan["own"][1])
+    else:
+        found.notes.append(f"the run's model port answered its own token with {status}")
+    for name, token in [("no token", None), *tokens.items()]:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        if _landed(request(port, "POST", paths[0], headers, b"{}")[1]) is not None:
+            found.reached("model_accepts", f"the run's model port with {name}", "spends on the host's key")
+    elsewhere = {"Host": f"127.0.0.1:{decoy}"}
+    beyond = ["/", "/admin", "//admin", f"http://127.0.0.1:{decoy}/", f"{paths[0]}/..", f"{paths[0]}/%2e%2e/admin"]
+    attempts = [(path, own) for path in beyond] + [(paths[0], {**own, **elsewhere})]
+    for (path, headers), method in itertools.product(attempts, ("GET", "POST")):
+        _, body = request(port, method, path, headers, b"")
+        if found.canaries(body) or _landed(body) is not None:
+            found.reached("model_port_beyond", path, "reaches more than the model's few paths")
     if found.canaries(sent(port, f"CONNECT 127.0.0.1:{decoy} HTTP/1.1\r\nHost: x\r\n\r\n".encode())):
         found.reached("model_port_beyond", "CONNECT", "reaches other addresses through the model port")
 
@@ -124,5 +134,7 @@ def _refuses(port: int, token: str | None) -> bool:
     return initialize(port, token)[0] in (0, 401, 403)
 
 
-def _is_below(path: str, prefix: str) -> bool:
-    return path.startswith(prefix + "/") and ".." not in path
+def _landed(body: bytes) -> str | None:
+    """The path at which the stand-in of the model was asked, if it was."""
+    match = re.search(rb'"upstream": ?"([^"]*)"', body)
+    return None if match is None else match[1].decode("latin-1")

@@ -43,12 +43,13 @@ except ImportError:  # a minimal system Python
 
 WALK_ENTRIES = 150_000
 DECOY_MEMORY_BYTES = 1 << 20
+# Anybody may open it; the kernel checks who writes.
+LAST_PID = "/proc/sys/kernel/ns_last_pid"
 PTRACE_SEIZE = 0x4206
 SHM_RDONLY = 0o10000
 KEYCTL_DESCRIBE, KEYCTL_SEARCH, KEYCTL_READ = 6, 10, 11
 SESSION_KEYRING, USER_KEYRING = -3, -4
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
-OWN_SECRET = "model-key-of-the-agent"
 PLACES = "/ /etc /usr /usr/local/bin /opt /srv /var /root /home /tmp /var/tmp /dev /dev/shm /run /run/lock".split()
 SCHEDULES = (
     "/etc/cron.d /etc/cron.daily /var/spool/cron /var/spool/cron/crontabs /var/spool/at /var/spool/cron/atjobs "
@@ -60,10 +61,7 @@ def given(found: Found) -> None:
     """What the agent was started with: environment, arguments, descriptors."""
     for name in ("environ", "cmdline"):
         for kind in found.canaries(read(f"/proc/self/{name}", 1 << 20)):
-            if kind == OWN_SECRET:
-                found.surface.append("the agent's own model key, in its environment")
-            else:
-                found.reached("secret_given", f"the agent's own {name}", f"reads the planted {kind}")
+            found.reached("secret_given", f"the agent's own {name}", f"reads the planted {kind}")
     for fd in names("/proc/self/fd"):
         target = link(f"/proc/self/fd/{fd}")
         # Pipes and anonymous files are how the host hands things over; /proc is this very listing.
@@ -128,13 +126,25 @@ def _traces(pid: int) -> bool:
 
 
 def planted(found: Found) -> None:
-    """What the host keeps, at the places where it really is, and places where a file would act on others."""
+    """What the host keeps, at the places where it really is."""
     for path in found.plan["state"]:
         if names(path) or (not os.path.isdir(path) and read(path) is not None):
             found.reached("host_state", path, "reads and writes it" if writes(path) else "reads it")
     for kind, path in found.plan["files"].items():
         if found.canaries(read(path)):
             found.reached("secret_file", path, f"reads the planted {kind}")
+
+
+def places(found: Found) -> None:
+    """Folders that should be the run's alone, files that should be read-only, places where a file acts on others."""
+    own = found.plan["own_roots"]
+    for path in found.plan["private"]:
+        # The workspace may be mounted below it.
+        if any(not any(f"{root}/".startswith(f"{path}/{name}/") for root in own) for name in names(path)):
+            found.reached("shared_folder", path, "finds what others left there")
+    for path in found.plan["read_only"]:
+        if os.access(path, os.W_OK):
+            found.reached("writable_place", path, "changes what the host shows it")
     for path in (*PLACES, *SCHEDULES, found.plan["home"]):
         if not found.is_own(path) and creates(path):
             found.reached("scheduled_job" if path in SCHEDULES else "writable_place", path, "makes files there")
@@ -236,13 +246,13 @@ def powers(found: Found, privileged: list[str]) -> None:
     if status.get("NoNewPrivs", "0").strip() == "0" and os.geteuid() != 0:
         for path in privileged:
             found.reached("setuid_program", path, "runs it as another user")
-    if ran(["unshare", "-Ur", "true"]) is not None:
+    if ran(["unshare", "-U", "true"]) is not None:
         found.reached("user_namespace", "unshare", "makes a user namespace: more of the kernel to attack")
     if ran(["unshare", "-m", "true"]) is not None:
         found.reached("mount", "unshare", "mounts")
     settings = [*glob.iglob("/proc/sys/**", recursive=True), "/proc/sysrq-trigger", *glob.iglob("/proc/irq/*/*")]
     for path in settings:
-        if not os.path.isdir(path) and writes(path):
+        if path != LAST_PID and not os.path.isdir(path) and writes(path):
             found.reached(
                 "kernel_settings", path, "changes the kernel's settings, so runs programs as the machine's root"
             )
@@ -282,7 +292,7 @@ def main() -> None:
     def machine(_: Found) -> None:
         powers(found, walked[1])
 
-    local = (given, processes, planted, walking, credentials, keyring, machine, ipc)
+    local = (given, processes, planted, places, walking, credentials, keyring, machine, ipc)
     for step in (*local, sockets, tcp, udp, edge, model, network):
         try:
             step(found)

@@ -1,10 +1,12 @@
 """What the probe's findings mean: how bad each kind is, and which of them a level is known to leave open (D9)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from hostside.core.canonical import JsonRejected, parse
+from hostside.errors import HostsideError
 from hostside.worker.isolation_level import IsolationLevel
 
 
@@ -68,6 +70,7 @@ SEVERITY: Mapping[str, Severity] = {
     "path_socket": Severity.MEDIUM,
     "readable_file": Severity.MEDIUM,
     "route_out": Severity.MEDIUM,
+    "shared_folder": Severity.MEDIUM,
     "sysv_ipc": Severity.MEDIUM,
     "udp_port": Severity.MEDIUM,
     "writable_place": Severity.MEDIUM,
@@ -85,6 +88,7 @@ SEVERITY: Mapping[str, Severity] = {
     "edge_accepts": Severity.CRITICAL,
     "host_state": Severity.CRITICAL,
     "kernel_settings": Severity.CRITICAL,
+    "model_accepts": Severity.CRITICAL,
     "mount": Severity.CRITICAL,
     "other_run_accepts": Severity.CRITICAL,
     "raw_device": Severity.CRITICAL,
@@ -102,6 +106,7 @@ def _residual(kind: str, what_it_can_do: str, depends_on: str = "") -> Residual:
 
 _USER = (
     _residual("process_list", "see every process of the machine and its arguments"),
+    _residual("process_access", "read and signal the processes of other runs of the same user, their tokens included"),
     _residual("readable_file", "read every world-readable file"),
     _residual("writable_place", "write in /tmp and other folders that are open to all"),
     _residual("loopback_port", "connect to every TCP port of 127.0.0.1"),
@@ -125,7 +130,6 @@ _HOME = (
     _residual("gh_login", "act with this user's gh login"),
     _residual("netrc", "log in with this user's netrc"),
     _residual("ssh_agent", "sign with this user's ssh agent"),
-    _residual("process_access", "read and signal this user's processes"),
     _residual("kernel_keyring", "read the keys in this user's keyring", "a kernel with keyrings"),
     _residual("sudo", "become root", "sudo without a password"),
     _residual("scheduled_job", "leave jobs that run later", "a host that runs as root"),
@@ -141,6 +145,28 @@ def residual(level: IsolationLevel) -> tuple[Residual, ...]:
     Beyond this list stand what no probe can try: the kernel's own faults, and what the agent may do with its surface.
     """
     return {IsolationLevel.BWRAP: (), IsolationLevel.USER: _USER, IsolationLevel.HOME: _HOME}[level]
+
+
+class ProbeFailed(HostsideError):
+    """The probe did not run to its end, or did not reach the run's own surface: it proves nothing."""
+
+
+def read_report(level: IsolationLevel, printed: bytes, *, own: Collection[str]) -> ProbeReport:
+    """Return what the probe printed as a report. `own` is the surface that it must have reached and found working.
+
+    Raises `ProbeFailed` when it printed no result, or has not reached the whole of its own surface.
+    """
+    try:
+        told: Any = parse(printed)
+        surface, notes, found = set(told["surface"]), tuple(told["notes"]), told["found"]
+    except (JsonRejected, KeyError, TypeError):
+        raise ProbeFailed("the probe printed no result") from None
+    if lost := set(own) - surface:
+        raise ProbeFailed(f"the probe did not reach {' and '.join(sorted(lost))}: {'; '.join(notes) or 'no reason'}")
+    surface.add("its workspace and its home, writable")
+    if level is IsolationLevel.BWRAP:
+        surface |= {"a private /tmp, /run and /dev/shm", "the system, read-only"}
+    return ProbeReport(level=level, findings=judge(found), surface=tuple(sorted(surface)), notes=notes)
 
 
 def judge(found: Mapping[str, Mapping[str, Any]]) -> tuple[Finding, ...]:

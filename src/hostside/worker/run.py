@@ -26,10 +26,12 @@ from hostside.worker.agent import AgentOutcome, AgentRuntime, AgentTask, EndStat
 from hostside.worker.checkout import Checkout, commits_since, head_of, prepare
 from hostside.worker.child_environment import EnvironmentSource
 from hostside.worker.git_runner import IsolatedGit
-from hostside.worker.hooks import HookFailed, HookName, HookRunner
+from hostside.worker.hooks import HookFailed, HookName, HookRunner, trusted_scripts
 from hostside.worker.isolation import RunIsolation
+from hostside.worker.model_usage import ModelMeter
 from hostside.worker.process_identity import started_at
 from hostside.worker.run_events import EventHub, RunEvents
+from hostside.worker.run_model import issue_model_access, with_budget
 from hostside.worker.run_plan import RunPlan, RunReport, RunServices
 from hostside.worker.sandbox_args import Bind
 from hostside.worker.workspace import WorkspaceError, branch_name, make_run_home, place
@@ -75,6 +77,7 @@ class RunWorker:
         )
         self._runtime = plan.runtime
         self._session_ids: list[str] = []
+        self._meter = ModelMeter(plan.agent.model_budget)
 
     async def work(self) -> RunReport:
         """Run to the end and return the report. Cancellation ends the run as `cancelled`, cleans up and is raised again."""
@@ -124,8 +127,9 @@ class RunWorker:
         await anyio.to_thread.run_sync(self._services.runs.create, run)
         self._events.begin()
         self._events.tell("run_started", {"issue": plan.identifier, "agent": plan.agent.kind})
-        if plan.workflow.ignored:
-            self._events.tell("workflow_keys_ignored", {"keys": list(plan.workflow.ignored)})
+        notices = plan.workflow.notices()
+        if notices:
+            self._events.tell("workflow_notices", {"notices": list(notices)})
 
     async def _attempt(self) -> AgentOutcome:
         plan = self._plan
@@ -140,18 +144,21 @@ class RunWorker:
         refuse_inside = getattr(plan.adapter, "refuse_inside", None)
         if refuse_inside is not None:
             refuse_inside(where.path)
+
+        async def after_create(made: Checkout) -> None:
+            await self._hooks(isolation_for(made.path, plan.agent_binds)).run(HookName.AFTER_CREATE)
+
         checkout = await prepare(
             where,
             repository=plan.repository,
             branch=branch_name(issue),
             base=plan.base_branch,
             isolation_for=isolation_for,
+            after_create=after_create,
         )
         self._report.branch, self._report.workspace = checkout.branch, str(checkout.path)
         isolation = isolation_for(checkout.path, plan.agent_binds)
         hooks = self._hooks(isolation)
-        if checkout.created:
-            await hooks.run(HookName.AFTER_CREATE)
         await hooks.run(HookName.BEFORE_RUN)
         base = await head_of(isolation)
         try:
@@ -191,12 +198,12 @@ class RunWorker:
         """One session after another in the same conversation while the issue stays active (Symphony §7.1)."""
         plan = self._plan
         registry = self._registry(isolation)
-        prompt = plan.workflow.render(issue, attempt=None)
+        prompt = await anyio.to_thread.run_sync(lambda: plan.workflow.render(issue, attempt=None))
         resume, turns = None, 0
         while True:
             calls_before = self._events.calls()["total"]
             outcome = await self._one_session(issue, checkout, isolation, registry, prompt, resume)
-            if outcome.fallback is not None and self._runtime is plan.runtime:
+            if outcome.reason == "edge_failed" and outcome.fallback is not None and self._runtime is plan.runtime:
                 await self._fall_back(outcome.fallback, outcome)
                 continue
             turns += max(1, outcome.turns)
@@ -254,6 +261,8 @@ class RunWorker:
             )
         )
 
+        model = await issue_model_access(services.sessions, session, self._meter, now=services.now)
+
         async def resolve(text: str) -> Gateway | None:
             record = services.sessions.authenticate(
                 text, server_id=services.server_id, kind=TokenKind.EDGE, now=services.now()
@@ -271,7 +280,7 @@ class RunWorker:
         )
         task = AgentTask(
             gateway=gateway, isolation=isolation, workspace=checkout.path, home=isolation.home, prompt=prompt, token=token,
-            resolve_token=resolve, settings=plan.agent, event=self._events.tell, resume=resume,
+            resolve_token=resolve, model=model, settings=plan.agent, event=self._events.tell, resume=resume,
         )  # fmt: skip
         await self._update(state=RunState.RUNNING, workspace=str(checkout.path), branch=checkout.branch)
         try:
@@ -313,12 +322,11 @@ class RunWorker:
         )
 
     def _hooks(self, isolation: RunIsolation) -> HookRunner:
-        hooks = self._plan.workflow.hooks
-        scripts = {name: getattr(hooks, name.value) for name in HookName}
+        workflow = self._plan.workflow
         return HookRunner(
             isolation=isolation,
-            scripts={name: script for name, script in scripts.items() if script},
-            timeout_seconds=hooks.timeout_ms / 1000,
+            scripts=trusted_scripts(workflow),
+            timeout_seconds=workflow.hooks.timeout_ms / 1000,
             redactor=self._services.redactor,
             event=self._events.tell,
         )
@@ -341,6 +349,8 @@ class RunWorker:
 
     async def _close(self, outcome: AgentOutcome) -> None:
         report, services = self._report, self._services
+        outcome = with_budget(outcome, self._meter)
+        report.usage = {**report.usage, **outcome.usage}
         report.state, report.reason = _END_STATES[outcome.state].value, outcome.reason
         report.detail = services.redactor.text(outcome.detail)
         report.exit_code = self._exit_code(outcome)
@@ -350,6 +360,7 @@ class RunWorker:
                 state=_END_STATES[outcome.state],
                 reason=outcome.reason,
                 state_after=report.state_after,
+                usage=report.usage or None,
                 exit_code=report.exit_code,
             )
             await services.receipts.flush()

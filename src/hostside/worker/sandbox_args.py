@@ -26,7 +26,7 @@ RUN_BYTES = 1 << 24
 
 # Left out on purpose: gitconfig (credential helpers, URLs with tokens), profile and environment (exports of the
 # machine's own tokens), resolv.conf and hostname (nothing inside needs them), pki/tls/private.
-_ETC = (
+ETC_SHOWN = (
     "alternatives",
     "ca-certificates",
     "crypto-policies",
@@ -139,6 +139,6 @@ def _system() -> list[str]:
             arguments += ("--symlink", os.readlink(path), str(path))
         elif path.is_dir():
             arguments += ("--ro-bind", str(path), str(path))
-    for name in _ETC:
+    for name in ETC_SHOWN:
         arguments += ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
     return arguments

@@ -1,7 +1,8 @@
 """C-26: what the agent's processes can see. C-27: after a run its token is dead, and only that one.
 
-C-26.d is the real clients': `tests/system/test_claude_real.py` and `tests/system/test_codex_real.py`. What a run's own processes
-see is asked of a trusted hook, which lives in the run's isolation like everything else (D9).
+C-26.d is the real clients' (`tests/system/test_claude_real.py`, `tests/system/test_codex_real.py`), C-27.c is in
+`tests/worker/test_runs_apart.py`. What a run's own processes see is asked of a trusted hook, which lives in the run's
+isolation like everything else (D9).
 """
 
 import contextlib

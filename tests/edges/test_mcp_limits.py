@@ -1,5 +1,5 @@
 """What an MCP edge owes its session: bounded answers, the host's own limit, its range of codes, and nothing beside its tools
-(AX-58, R-134, R-161, R-165, R-166, R-181)."""
+(AX-58, R-134, R-164, R-161, R-165, R-166, R-181)."""
 
 import ast
 import json
@@ -21,6 +21,7 @@ from hostside.core.policy import Policy
 from hostside.edges.mcp_http import http_app
 from tests.support.gateways import make_gateway, make_host
 from tests.support.http_edges import ACCEPT, TOKEN_1, TOKEN_2, answer_of, endpoint, modern_body, modern_headers, serving
+from tests.support.stdio_channel import channel
 from tests.support.tools import Recorder, a_tool, a_write_spec, never, schema
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +112,15 @@ async def test_an_answer_leaves_without_secrets_in_bounds_and_means_what_the_too
     assert not any(character in text for character in "\x1b\u202e\u2028\ufeff")
     assert len(shouted["content"][0]["text"].encode()) <= 40_000
     assert shouted["structuredContent"]["truncated"] is True
+
+
+async def test_every_answer_of_the_newest_revision_says_its_kind_and_a_listing_how_long_it_keeps() -> None:
+    async with channel() as client:
+        asked = [("tools/list", {}), ("tools/call", {"name": "demo_noarg"}), ("tools/call", {"name": "demo_get"})]
+        answers = [(await client.ask(method, params))["result"] for method, params in [*asked, ("server/discover", {})]]
+    assert [answer["resultType"] for answer in answers] == ["complete"] * 4
+    assert answers[2]["isError"] is True
+    assert (answers[0]["cacheScope"], 0 < answers[0]["ttlMs"] <= 3_600_000) == ("private", True)
 
 
 def test_no_code_of_the_reserved_range_is_made_up_here() -> None:

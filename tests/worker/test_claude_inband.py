@@ -128,7 +128,7 @@ async def test_a_withdrawn_call_ends_with_a_receipt_and_the_next_one_works(bench
             await bench.waiting.began.wait()
             (bench.isolation.home / "began").touch()
 
-        steps = [
+        steps: list[dict[str, Any]] = [
             INIT,
             {"do": "withdraw", "tool": "demo_wait", "then": "began"},
             {"do": "calls", "many": [POST]},

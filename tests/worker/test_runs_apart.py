@@ -13,6 +13,7 @@ import pytest
 from hostside.app.host import App
 from hostside.store.sessions import token_sha256
 from hostside.worker.agent import AgentOutcome, EndState
+from tests.cases.rows import rows
 from tests.support.gateways import ok
 from tests.support.held_runs import DONE, Held, HeldRuntime, a_held_world, open_host, status, work_held
 from tests.support.host_world import HostWorld
@@ -122,6 +123,8 @@ async def test_after_the_end_nobody_answers_and_on_a_reused_port_the_token_is_re
 
 
 async def test_a_continuation_gets_a_token_of_its_own_and_the_late_end_of_the_first_spares_it(app: App) -> None:
+    (row,) = rows("C-27.c")
+    expected = {"works": 200, "401": 401}
     asked: list[tuple[int | None, int | None]] = []
 
     async def work(held: Held) -> AgentOutcome:
@@ -142,4 +145,4 @@ async def test_a_continuation_gets_a_token_of_its_own_and_the_late_end_of_the_fi
     one, two = runtime.seen
     assert one.token != two.token
     assert one.task.gateway.session.session_id != two.task.gateway.session.session_id
-    assert asked == [(200, 401)]
+    assert asked == [(expected[row.expect["T2"]], expected[row.expect["T1"]])]

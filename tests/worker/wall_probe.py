@@ -94,7 +94,7 @@ def main() -> None:
         "interfaces": [name for _, name in socket.if_nameindex()],
         "outside": attempt(send_datagram, 80),
         "signal to the host": attempt(os.kill, wanted["pid"], 0),
-        "user namespace": subprocess.run(["unshare", "-Ur", "true"], capture_output=True, check=False).returncode != 0,
+        "user namespace": subprocess.run(["unshare", "-U", "true"], capture_output=True, check=False).returncode != 0,
         "capabilities": status("CapEff"),
         "no new privileges": status("NoNewPrivs"),
         "core": resource.getrlimit(resource.RLIMIT_CORE),

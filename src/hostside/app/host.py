@@ -39,7 +39,7 @@ from hostside.tools.git_runner import GitRunner
 from hostside.tools.search import search_tools
 from hostside.trackers.base import TrackerAdapter
 from hostside.trackers.file import FileTracker, FileTrackerSettings
-from hostside.worker.host_hardening import make_undumpable
+from hostside.worker.host_hardening import leave_session_keyring, make_undumpable
 from hostside.worker.run_events import EventHub
 
 SESSION_LIFE = timedelta(hours=4)
@@ -125,6 +125,8 @@ class App:
         world = dict(os.environ if environment is None else environment)
         with contextlib.suppress(OSError):
             make_undumpable()
+        with contextlib.suppress(OSError):  # `doctor --as-agent` finds a key that stayed in reach
+            leave_session_keyring()
         paths = host_paths(world, config=config)
         chosen = load_settings(paths.config_file) if settings is None else settings
         if config is not None and settings is None and not config.exists():

@@ -141,10 +141,23 @@ app.add_typer(workflow_group.app, name="workflow")
 
 
 @app.command()
-def doctor(as_json: AsJson = False, config: Config = None) -> None:
+def doctor(
+    as_agent: Annotated[
+        str | None,
+        typer.Option(
+            "--as-agent", metavar="AGENT", help="Start a run's environment with a probe in place of claude or codex."
+        ),
+    ] = None,
+    isolation: Isolation = None,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
     """Check this installation: isolation, agents, trackers, secrets, store, leftovers. Each finding has a remedy."""
     from hostside.cli import doctor_command
 
+    if as_agent is not None:
+        code = doctor_command.doctor_as_agent(as_agent, isolation=isolation, as_json=as_json, config=config)
+        raise typer.Exit(code)
     raise typer.Exit(doctor_command.doctor(as_json=as_json, config=config))
 
 

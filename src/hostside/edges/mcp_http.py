@@ -6,6 +6,7 @@ once. Behind the front door stands the SDK's session manager.
 
 import hashlib
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
@@ -58,31 +59,41 @@ def http_app(
     allowed_hosts: Collection[str],
     allowed_origins: Collection[str] = (),
     max_body_bytes: int = MAX_BODY_BYTES,
+    sessions_expire: bool = True,
 ) -> "HttpEdge":
     """Return the ASGI app of an MCP endpoint at `/mcp`, for the gateways that `resolve` finds.
 
     `resolve` returns the gateway that a token is good for now, or None; what it raises answers 503. `allowed_hosts` are
     exact `host:port` values, `allowed_origins` exact origins; with none, a request that names an origin is refused.
+
+    A silent protocol session of the older era ends after `LEGACY_IDLE_SECONDS`; not so without `sessions_expire`, for an
+    edge that lives no longer than its client.
     """
-    manager = session_manager(mcp_server(_gateway.get), max_body_bytes=max_body_bytes)
+    idle_seconds = LEGACY_IDLE_SECONDS if sessions_expire else None
+    manager = session_manager(mcp_server(_gateway.get), max_body_bytes=max_body_bytes, idle_seconds=idle_seconds)
     return HttpEdge(
         resolve,
         manager,
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
         max_body_bytes=max_body_bytes,
+        idle_seconds=idle_seconds,
     )
 
 
 def session_manager(
-    server: Server[Any], *, max_body_bytes: int = MAX_BODY_BYTES, **options: Any
+    server: Server[Any],
+    *,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    idle_seconds: float | None = LEGACY_IDLE_SECONDS,
+    **options: Any,
 ) -> StreamableHTTPSessionManager:
     """Return the SDK's transport for `server` with this product's limits; `options` are the SDK's own."""
     return StreamableHTTPSessionManager(
         app=server,
         json_response=False,  # with it a client that goes away would not cancel its call (facts on MCP, §3)
         max_request_body_size=max_body_bytes,
-        session_idle_timeout=LEGACY_IDLE_SECONDS,
+        session_idle_timeout=idle_seconds,
         max_sessions=MAX_LEGACY_SESSIONS,
         **options,
     )
@@ -109,6 +120,7 @@ class HttpEdge:
         allowed_hosts: Collection[str],
         allowed_origins: Collection[str] = (),
         max_body_bytes: int = MAX_BODY_BYTES,
+        idle_seconds: float | None = LEGACY_IDLE_SECONDS,
     ) -> None:
         """`manager` is the protocol behind the door; see `http_app` for the rest."""
         self._resolve = resolve
@@ -120,7 +132,7 @@ class HttpEdge:
             allowed_origins=frozenset(allowed_origins),
             max_body_bytes=max_body_bytes,
         )
-        self._legacy = LegacySessions(time.monotonic, idle_seconds=LEGACY_IDLE_SECONDS)
+        self._legacy = LegacySessions(time.monotonic, idle_seconds=math.inf if idle_seconds is None else idle_seconds)
         self._open: set[_Request] = set()
         self._closed = False
 

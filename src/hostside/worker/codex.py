@@ -22,7 +22,7 @@ from hostside.worker.codex_launch import (
     settings_arguments,
 )
 from hostside.worker.codex_protocol import AgentGone, AppServer, RequestRejected
-from hostside.worker.codex_start import executable_of, explained, failed, recorder_of, start_codex
+from hostside.worker.codex_start import executable_of, explained, failed, outside, recorder_of, start_codex
 from hostside.worker.model_provider import OPENAI
 from hostside.worker.model_proxy import agent_base_url
 from hostside.worker.process import Child, LaunchError
@@ -259,8 +259,7 @@ class _Conversation:
             with anyio.move_on_after(max(0.0, due - anyio.current_time())):
                 await watch.news.wait()
             if watch.violation is not None:
-                detail = f"boundary_violation: a command ran outside the workspace, in {watch.violation}"
-                return failed("stopped", detail)
+                return failed("stopped", outside(watch.violation))
             if watch.end is not None:
                 return outcome_of(watch.end, self._record)
             if self._server.gone:

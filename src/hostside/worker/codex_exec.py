@@ -14,7 +14,7 @@ from hostside.worker.claude_gateway import WatchedGateway
 from hostside.worker.codex_events import Recorder, ThreadWatch, outcome_of
 from hostside.worker.codex_exec_events import Counts, ExecEvents
 from hostside.worker.codex_exec_launch import EDGE_TOKEN_VARIABLE, exec_settings, exec_words
-from hostside.worker.codex_start import explained, failed, recorder_of, start_codex
+from hostside.worker.codex_start import explained, failed, outside, recorder_of, start_codex
 from hostside.worker.model_provider import OPENAI
 from hostside.worker.model_proxy import agent_base_url
 from hostside.worker.process import Child, LaunchError
@@ -34,8 +34,8 @@ class CodexExecRuntime:
     """Drives `codex exec`, one process and one turn for each task; `task.resume` names a thread of the same home.
 
     The run's tools are those of each task, also in a resumed thread. Events as those of `CodexRuntime`, with
-    `edge_started` and `edge_stopped`, and without what this stream does not tell: `agent_request_declined`,
-    `boundary_violation` (commands come without their folder), turn ids, and the receipt of a dropped result.
+    `edge_started` and `edge_stopped`, and without what this stream does not tell: `agent_request_declined`, turn ids, the
+    folder of a command (so no `boundary_violation` either), and the receipt of a dropped result.
 
     `usage` counts what this task used. For a thread that another host process began it is empty: only the sum is told.
     """
@@ -176,6 +176,8 @@ class _Turn:
     async def _over(self) -> Stop | None:
         """Until the turn or the process has ended (None) or has to be ended."""
         stop = await self._until(self._started) or await self._until(self._watch.news)
+        if stop is None and self._watch.violation is not None:
+            return Stop(reason="stopped", detail=outside(self._watch.violation))
         if stop is None and self._unreadable:
             return Stop(reason="agent_error", detail=self._unreadable)
         return stop

@@ -66,6 +66,11 @@ def explained(outcome: AgentOutcome, child: Child, record: Recorder) -> AgentOut
     return replace(outcome, detail=f"{outcome.detail}: {record.text(text.splitlines()[-1])}")
 
 
+def outside(folder: str) -> str:
+    """Return why a run ends in which a command worked in `folder`, outside the workspace (R-094)."""
+    return f"boundary_violation: a command ran outside the workspace, in {folder}"
+
+
 def failed(reason: str, detail: str) -> AgentOutcome:
     """Return the outcome of a run that failed for this reason."""
     return AgentOutcome(state=EndState.FAILED, reason=reason, detail=detail)

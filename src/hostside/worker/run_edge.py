@@ -28,7 +28,8 @@ async def run_edge(
     each of them leaves its receipt, then the listeners are closed. Tells `edge_started` and `edge_stopped` (R-211).
     """
     host = f"{address[0]}:{address[1]}"
-    edge = http_app(task.resolve_token, allowed_hosts=(host, f"localhost:{address[1]}"))
+    # An agent that builds for an hour comes back to the session it left; a 404 would make it send its call again (D23).
+    edge = http_app(task.resolve_token, allowed_hosts=(host, f"localhost:{address[1]}"), sessions_expire=False)
     ready = anyio.Event()
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: serve_on(listeners, edge, ready=ready, before_stop=edge.close))

@@ -3,6 +3,7 @@
 import logging
 import os
 from pathlib import Path
+from typing import Literal
 
 import uvloop
 
@@ -13,6 +14,7 @@ from hostside.cli.output import colour, plain, print_json, say
 from hostside.cli.stopping import DONE, FAILED
 from hostside.errors import ConfigError
 
+_AGENTS: dict[str, Literal["claude", "codex"]] = {"claude": "claude", "codex": "codex"}
 _SHOWN = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 
 
@@ -31,13 +33,14 @@ def doctor(*, as_json: bool, config: Path | None) -> int:
 
 def doctor_as_agent(agent: str, *, isolation: str | None, as_json: bool, config: Path | None) -> int:
     """Print what a probe in an agent's place reached; exit code 1 on anything beyond the run's own surface."""
-    if agent != "claude" and agent != "codex":
+    known = _AGENTS.get(agent)
+    if known is None:
         raise ConfigError(
             "invalid_configuration", f"there is no probe for the agent {agent}.", remedy="Use claude or codex."
         )
     # The probe sends odd requests on purpose; what the server thinks of them is not the operator's business.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    report = uvloop.run(probe_agent(agent, wished=isolation, config=config))
+    report = uvloop.run(probe_agent(known, wished=isolation, config=config))
     if as_json:
         print_json({"ok": not report.findings, "checks": [item.as_object() for item in probe_findings(report)]})
         return FAILED if report.findings else DONE

@@ -53,7 +53,7 @@ def exec_settings(
         f"{server}.tool_timeout_sec": max(1, int(min(settings.turn_timeout_seconds, _LONGEST_CALL_SECONDS))),
         "approval_policy": "never",
         # Some models keep an editor that no feature switches off.
-        "sandbox_mode": sandbox_mode(level),
+        "sandbox_mode": sandbox_mode(level) if native else "read-only",
     }
 
 

@@ -23,6 +23,7 @@ from hostside.worker.child_environment import EnvironmentSource
 from hostside.worker.claude import ClaudeRuntime
 from hostside.worker.claude_command import KEY_VARIABLES, claude_binds
 from hostside.worker.codex import CodexRuntime
+from hostside.worker.codex_exec import CodexExecRuntime
 from hostside.worker.codex_launch import codex_binds
 from hostside.worker.demo_world import DemoWorld, script
 from hostside.worker.isolation import RunIsolation
@@ -123,12 +124,12 @@ def _model_key(app: App) -> str | None:
 def runtime_of(kind: str, script_bytes: bytes | None, *, edge: str = "auto") -> AgentRuntime:
     """Return the runtime of an agent kind. Raises ConfigError for an unknown kind, or a script that is missing.
 
-    `edge` is `agent.edge` of the settings; only Claude Code has two.
+    `edge` is `agent.edge` of the settings; the scripted agent has one alone, over HTTP.
     """
     if kind == "claude":
         return ClaudeRuntime(_CLAUDE_EDGES[edge])
     if kind == "codex":
-        return CodexRuntime()
+        return CodexExecRuntime() if edge == "http" else CodexRuntime()
     if kind != "scripted":
         raise ConfigError(
             "invalid_configuration", f"there is no agent {kind}.", remedy="Use claude, codex or scripted."

@@ -387,3 +387,11 @@ async def test_modes_reduce_authority() -> None:
     assert result.failure is not None
     assert (result.failure.code, result.failure.blocker) == (FailureCode.CAPABILITY_DENIED, "mode_plan")
     assert (await call(gateway, "demo_get", {})).ok
+
+
+async def test_a_session_that_another_process_revoked_is_closed_from_the_next_call_on() -> None:
+    alive = [True]
+    gateway = make_gateway([a_tool(Recorder())], host=make_host(is_open=lambda _session_id: alive[0]))
+    assert (await call(gateway, "demo_get", {})).ok
+    alive[0] = False
+    assert await failure_code(gateway, "demo_get") == "session_closed"

@@ -1,198 +1,59 @@
-"""Tools, arguments, the boundary, scope, results and receipts (sections 1.1 to 1.4 and 1.6)."""
+"""The boundary, scope, results and receipts (sections 1.3, 1.4 and 1.6)."""
 
 from tests.proofs import Nodes, of
-
-apart = of("core/test_sessions_apart")
-built_in = of("tools/test_every_built_in")
-canonical = of("core/test_canonical")
-checkout_refusals = of("worker/test_checkout_refusals")
-codex_edge = of("edges/test_codex_edge")
-codex_ends = of("worker/test_codex_endings")
-codex_run = of("worker/test_codex_runtime")
-content = of("cases/test_content_cases")
-contract = of("trackers/test_file_contract")
-door = of("edges/test_mcp_http_door")
-edge_cases = of("cases/test_edge_cases")
-equal = of("edges/test_functions_equal")
-execution = of("cases/test_execution_cases")
-facts = of("core/test_spec_facts")
-file_scope = of("trackers/test_file_scope")
-fuzz = of("edges/test_mcp_http_fuzz")
-gateway = of("core/test_gateway")
-git_cases = of("cases/test_workspace_git_cases")
-git_read = of("tools/test_git_read")
-http_cli = of("cli/test_serve_http")
-inside = of("tools/test_staying_inside")
-journal = of("core/test_journal")
-limits = of("edges/test_mcp_limits")
-mcp = of("edges/test_mcp_clients")
-outcomes = of("core/test_outcomes")
-pinned = of("edges/test_pinned_tools")
-pinned_runs = of("system/test_pinned_runs")
-planted = of("system/test_planted_secrets")
-policy = of("core/test_policy")
-reading = of("tools/test_read_and_list")
-redaction = of("core/test_redaction")
-registry = of("core/test_registry")
-rows = of("cases/test_registry_cases")
-run_life = of("worker/test_run_life")
-schema = of("core/test_schema")
-scope = of("core/test_scope")
-search = of("tools/test_search")
-sessions = of("store/test_sessions")
-source = of("guards/test_source")
-stdio = of("edges/test_mcp_stdio")
-stdio_cli = of("cli/test_serve_stdio")
-store = of("store/test_receipts")
-twin = of("system/test_twin_runs")
-writing = of("tools/test_write_and_edit")
-workspace = of("worker/test_workspace")
-workspace_rows = of("cases/test_workspace_cases")
-
-_TWIN = twin("test_the_same_issue_is_worked_the_same_way_whatever_the_agent_and_the_edge")
-_ORDER = gateway("test_each_check_comes_before_the_next_and_before_any_work")
-_ROWS = rows("test_arguments_are_taken_as_sent_or_refused")
-_BAD_SCHEMA = schema("test_a_schema_that_breaks_a_rule_is_refused_with_its_reason")
-_FLIPS = schema("test_an_accepted_keyword_flips_the_verdict")
-_ONE_REGISTRY = source("test_there_is_one_registry_and_one_way_in", "test_only_the_gateway_calls_an_executor")
-_PINNED = (
-    *pinned("test_a_session_lists_and_runs_what_it_was_opened_with_and_a_new_one_the_change"),
-    *pinned_runs("test_a_running_agent_keeps_its_tools_and_its_tracker_and_the_next_run_has_the_new_ones"),
+from tests.proofs.modules import (
+    EDITS,
+    EQUAL,
+    ONE_REGISTRY,
+    ORDER,
+    RAW,
+    TWIN,
+    built_in,
+    canonical,
+    checkout_refusals,
+    codex_ends,
+    codex_run,
+    contract,
+    execution,
+    facts,
+    file_scope,
+    gateway,
+    git_cases,
+    git_read,
+    http_cli,
+    inside,
+    journal,
+    limits,
+    mcp,
+    outcomes,
+    pinned_runs,
+    planted,
+    policy,
+    reading,
+    redaction,
+    registry,
+    run_life,
+    scope,
+    search,
+    sessions,
+    source,
+    stdio_cli,
+    store,
+    workspace,
+    workspace_rows,
+    writing,
 )
-_EQUAL = equal("test_every_edge_tells_the_model_and_the_receipts_what_mcp_does")
-_RAW = (
-    *fuzz("test_raw_arguments_reach_the_boundary_as_sent_or_the_frame_is_refused"),
-    *stdio("test_arguments_that_are_no_object_reach_the_boundary_and_get_a_receipt"),
-    *codex_edge("test_raw_arguments_reach_the_boundary_without_any_key"),
-)
-_STRICT = canonical("test_what_two_readers_could_understand_differently_is_refused", "test_what_is_not_json_is_refused")
-_EDITS = gateway("test_an_executor_that_edits_its_arguments_changes_neither_receipt_nor_observer")
 
-TOOLS: dict[str, Nodes] = {
-    "R-001": _ONE_REGISTRY,
-    "R-002": registry(
-        "test_a_safety_fact_has_no_default",
-        "test_a_spec_with_a_bad_fact_is_refused_and_changes_nothing",
-        "test_derived_facts_follow_from_the_spec",
-    ),
-    "R-003": registry("test_a_safety_fact_has_no_default"),
-    "R-004": (
-        *facts("test_anything_but_one_of_them_is_refused_and_changes_nothing"),
-        *registry("test_a_safety_fact_has_no_default"),
-    ),
-    "R-005": facts(
-        "test_each_fact_knows_these_values_and_no_other", "test_anything_but_one_of_them_is_refused_and_changes_nothing"
-    ),
-    "R-006": registry("test_facts_that_contradict_each_other_are_refused"),
-    "R-007": registry("test_names_and_aliases_collide_whatever_their_case"),
-    "R-008": (
-        *rows("test_names_that_some_layer_would_change_are_refused_at_start_up"),
-        *registry("test_a_name_that_an_agent_would_change_or_shadow_is_refused"),
-        *codex_edge("test_the_listing_goes_out_verbatim_in_name_order_with_the_advertised_schema"),
-        *mcp("test_a_tool_is_described_with_its_safety_facts"),
-    ),
-    "R-009": registry(
-        "test_a_spec_with_a_bad_fact_is_refused_and_changes_nothing",
-        "test_names_and_aliases_collide_whatever_their_case",
-        "test_a_replacement_keeps_every_field_that_is_not_named",
-    ),
-    "R-010": registry(
-        "test_what_the_registry_hands_out_cannot_change_it",
-        "test_a_schema_that_its_author_edits_later_stays_as_it_was_registered",
-    ),
-    "R-011": registry(
-        "test_a_replacement_keeps_every_field_that_is_not_named", "test_a_removed_tool_is_restored_identically"
-    ),
-    "R-012": registry(
-        "test_what_is_no_tool_is_refused", "test_a_spec_with_a_bad_fact_is_refused_and_changes_nothing"
-    ),
-    "R-015": apart("test_a_filtered_view_can_neither_be_widened_nor_used_to_change_the_registry"),
-    "R-016": (
-        *apart("test_two_workspaces_have_their_own_tools_and_their_own_executors"),
-        *writing("test_tools_of_one_workspace_refuse_a_session_of_another"),
-    ),
-    "R-017": (
-        *built_in("test_mcp_and_codex_show_each_built_in_with_the_schema_of_the_catalogue"),
-        *equal("test_every_edge_lists_the_same_tools_with_the_same_schemas"),
-        *of("cli/test_docs_command")("test_the_pages_of_this_repository_are_what_the_code_says"),
-    ),
-    "R-019": (
-        *built_in(
-            "test_the_table_has_each_built_in_and_nothing_else",
-            "test_each_built_in_takes_an_object_and_returns_a_typed_result",
-        ),
-        *gateway("test_what_is_no_result_is_a_broken_contract"),
-    ),
-    "R-020": gateway("test_no_argument_can_stand_for_a_host_fact"),
-    "R-021": _PINNED,
-    "R-022": (*_PINNED, *registry("test_a_snapshot_sees_nothing_of_later_changes")),
-    "R-023": (
-        *mcp("test_the_list_is_the_session_s_own_in_name_order_and_twice_the_same"),
-        *codex_edge("test_the_listing_goes_out_verbatim_in_name_order_with_the_advertised_schema"),
-    ),
-    "R-025": (*_ONE_REGISTRY, *schema("test_every_keyword_is_either_enforced_or_an_annotation")),
-}
-ARGUMENTS: dict[str, Nodes] = {
-    "R-026": schema(
-        "test_every_keyword_is_either_enforced_or_an_annotation", "test_a_keyword_that_is_not_enforced_is_refused"
-    ),
-    "R-027": (*_FLIPS, *schema("test_a_keyword_that_is_not_enforced_is_refused")),
-    "R-028": _BAD_SCHEMA,
-    "R-029": _BAD_SCHEMA,
-    "R-030": (*_BAD_SCHEMA, *canonical("test_what_is_not_json_is_refused")),
-    "R-031": _BAD_SCHEMA,
-    "R-032": (
-        *_BAD_SCHEMA,
-        *schema("test_a_schema_of_200_levels_is_refused", "test_a_catastrophic_pattern_cannot_hang_a_call"),
-    ),
-    "R-033": (
-        *_BAD_SCHEMA,
-        *schema(
-            "test_a_pattern_is_searched_and_not_matched_in_full", "test_a_catastrophic_pattern_cannot_hang_a_call"
-        ),
-    ),
-    "R-034": _ORDER,
-    "R-035": (*gateway("test_arguments_that_are_no_object_are_refused_with_a_receipt"), *_RAW),
-    "R-036": (*_ROWS, *mcp("test_a_refusal_is_one_text_that_names_pointer_and_rule_and_has_a_receipt")),
-    "R-037": _ROWS,
-    "R-038": (*_ROWS, *gateway("test_arguments_arrive_equal_with_defaults_and_the_receipt_shows_them")),
-    "R-039": (*_STRICT, *_RAW[:1]),
-    "R-040": (*_STRICT, *edge_cases("test_a_frame_with_a_duplicate_key_is_refused_before_anything_else")),
-    "R-041": _FLIPS,
-    "R-042": (
-        *_STRICT,
-        *door("test_the_door_answers_as_agreed_and_stays_open", "test_a_body_without_a_length_is_cut_off_at_the_limit"),
-        *stdio("test_a_frame_of_several_mebibytes_works_and_one_over_the_limit_gets_one_error"),
-    ),
-    "R-043": (
-        *canonical("test_text_is_kept_as_it_is"),
-        *content(
-            "test_c_06_a_written_file_has_exactly_the_bytes_that_were_sent",
-            "test_c_06_a_commit_message_is_kept_byte_for_byte",
-        ),
-        *writing("test_path_and_content_are_never_mixed_up"),
-    ),
-    "R-044": (
-        *gateway("test_arguments_arrive_equal_with_defaults_and_the_receipt_shows_them"),
-        *schema("test_a_default_is_applied_at_every_level_and_copied"),
-    ),
-    "R-045": (
-        *mcp("test_a_refusal_is_one_text_that_names_pointer_and_rule_and_has_a_receipt"),
-        *codex_run("test_refused_calls_are_answered_and_the_thread_goes_on"),
-    ),
-    "R-046": (*_ORDER, *_ROWS),
-    "R-047": search("test_a_malformed_search_is_refused_before_any_file_is_opened"),
-}
 BOUNDARY: dict[str, Nodes] = {
-    "R-048": (*_ONE_REGISTRY, *source("test_edges_import_nothing_that_decides"), *_EQUAL),
-    "R-049": _ORDER,
-    "R-050": (*_EDITS, *gateway("test_an_approval_is_asked_for_exactly_this_call")),
-    "R-051": _EDITS,
-    "R-052": (*_RAW, *source("test_a_replaced_design_is_gone")),
+    "R-048": (*ONE_REGISTRY, *source("test_edges_import_nothing_that_decides"), *EQUAL),
+    "R-049": ORDER,
+    "R-050": (*EDITS, *gateway("test_an_approval_is_asked_for_exactly_this_call")),
+    "R-051": EDITS,
+    "R-052": (*RAW, *source("test_a_replaced_design_is_gone")),
     "R-054": (
         *planted("test_an_agent_that_reads_all_it_can_finds_no_secret_of_the_host"),
         *stdio_cli("test_the_server_resolves_no_secret_at_all"),
-        *_TWIN,
+        *TWIN,
     ),
     "R-055": (
         *gateway("test_an_exception_leaves_a_fixed_sentence_and_ran_once"),
@@ -254,9 +115,7 @@ BOUNDARY: dict[str, Nodes] = {
     ),
 }
 SCOPE: dict[str, Nodes] = {
-    "R-076": of("worker/test_both_agents")(
-        "test_a_tool_gets_the_issue_with_its_reference_whatever_the_arguments_say"
-    ),
+    "R-076": of("worker/test_both_agents")("test_a_tool_gets_the_issue_with_its_reference_whatever_the_arguments_say"),
     "R-077": (
         *file_scope("test_whatever_a_text_names_the_write_is_on_the_runs_own_issue"),
         *of("trackers/test_base")("test_a_tool_acts_only_on_the_issue_that_the_call_was_narrowed_to"),

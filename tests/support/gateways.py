@@ -3,7 +3,7 @@
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from hostside.core.call import ToolCall, ToolResult, Workspace
@@ -45,6 +45,7 @@ def make_host(
     approver: Approver | None = None,
     observers: Iterable[Observer] = (),
     secrets: Iterable[str] = (),
+    is_open: Callable[[str], bool] = lambda _session_id: True,
 ) -> Host:
     """Return a host with real clocks, ids `rc-1`, `rc-2`, … and events on the debug log. Nobody answers approvals."""
     numbers = itertools.count(1)
@@ -58,6 +59,7 @@ def make_host(
         monotonic=time.monotonic,
         new_id=lambda prefix: f"{prefix}-{next(numbers)}",
         event=lambda name, facts: _log.debug("%s %s", name, facts),
+        is_open=is_open,
     )
 
 

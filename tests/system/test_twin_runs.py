@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from tests.support.agent_script import Call, OfferedTool, Say, Script, ToolAnswer
 from tests.support.clients import find_claude, find_codex
 from tests.support.host_world import GREETING, Finished, HostWorld, git, make_world
+from tests.support.real_clients import FUNCTION_CALL_MODEL, LISTING_MODEL
 from tests.support.stub_anthropic import StubAnthropic
 from tests.support.stub_openai import StubOpenAI
 
@@ -65,20 +66,25 @@ async def claude_model(play: Script) -> AsyncIterator[StubAnthropic]:
 
 
 @asynccontextmanager
-async def codex_model(play: Script) -> AsyncIterator[StubOpenAI]:
-    async with StubOpenAI(play) as model:
+async def codex_model(play: Script, namespace: str | None = None) -> AsyncIterator[StubOpenAI]:
+    async with StubOpenAI(play, namespace=namespace) as model:
         yield model
+
+
+def codex_exec_model(play: Script) -> AbstractAsyncContextManager[StubOpenAI]:
+    return codex_model(play, "mcp__hostside")
 
 
 async def told_by(agent: str, edge: str, folder: Path, play: Callable[[], Script] = script) -> Told:
     folder.mkdir()
     world = make_world(folder)
     executable = find_claude() if agent == "claude" else find_codex()
-    make = claude_model if agent == "claude" else codex_model
+    codex = (codex_exec_model, LISTING_MODEL) if edge == "http" else (codex_model, FUNCTION_CALL_MODEL)
+    make = claude_model if agent == "claude" else codex[0]
     async with make(play()) as model:
         world.configure(
             f'[agent]\nkind = "{agent}"\nexecutable = "{executable}"\nbase_url = "{model.base_url}"\n'
-            f'key = "env:THE_MODEL_KEY"\nedge = "{edge}"\n' + ('model = "gpt-5.5"\n' if agent == "codex" else "")
+            f'key = "env:THE_MODEL_KEY"\nedge = "{edge}"\n' + (f'model = "{codex[1]}"\n' if agent == "codex" else "")
         )
         finished = await world.run_async("run", "DEMO-1", "--json", extra={"THE_MODEL_KEY": MODEL_KEY})
         assert model.unexpected == []
@@ -110,7 +116,12 @@ FACTS = (
     *("issue_id", "workspace_id", "registry_fingerprint"),
 )
 #: The edge that a run is on, by agent and configuration; `auto` comes out as the way without a port (D24).
-RUNS = {("claude", "auto"): "inband", ("claude", "http"): "run-http", ("codex", "auto"): "codex"}
+RUNS = {
+    ("claude", "auto"): "inband",
+    ("claude", "http"): "run-http",
+    ("codex", "auto"): "codex",
+    ("codex", "http"): "run-http",
+}
 
 
 def steady(text: str) -> str:
@@ -145,11 +156,12 @@ async def test_on_every_edge_the_same_issue_is_worked_with_the_same_tools_result
     runs = {(agent, edge): await told_by(agent, edge, tmp_path / f"{agent}-{edge}") for agent, edge in RUNS}
     for key, told in runs.items():
         check_the_work(told, RUNS[key])
-    inband, http, codex = runs.values()
+    inband, http, codex, codex_exec = runs.values()
     assert host_tools(inband) == host_tools(http)
-    # Codex hands a schema on in its own words.
+    # Codex hands a schema on in its own words, the same for both of its ways.
     assert [name for name, _ in host_tools(inband)] == [name for name, _ in host_tools(codex)]
-    for other in (http, codex):
+    assert host_tools(codex) == host_tools(codex_exec)
+    for other in (http, codex, codex_exec):
         assert [answer.tool for answer in inband.answers] == [answer.tool for answer in other.answers]
         assert [steady(answer.text) for answer in inband.answers] == [steady(answer.text) for answer in other.answers]
         assert rows(inband, *FACTS) == rows(other, *FACTS)

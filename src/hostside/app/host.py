@@ -107,6 +107,7 @@ class App:
             monotonic=time.monotonic,
             new_id=new_id,
             event=self.hub.publish,
+            is_open=lambda session_id: self.sessions.is_open(session_id, now=utc_now()),
         )
 
     @classmethod

@@ -95,7 +95,7 @@ def _server_url(events: tuple[JsonObject, ...]) -> str | None:
     urls: list[Any] = []
     for event in events:
         facts = event["facts"]
-        if event["name"] == "edge_started" and isinstance(facts, dict):
+        if event["name"] == "edge_started" and isinstance(facts, dict) and facts.get("url"):
             urls.append(facts.get("url"))
     return None if not urls else str(urls[-1])
 

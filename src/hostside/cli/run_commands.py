@@ -52,6 +52,8 @@ class RunLines:
         elif name == "workflow_notices" and isinstance(facts["notices"], list):
             for notice in facts["notices"]:
                 note(plain(f"WORKFLOW.md: {notice}"))
+        elif name == "edge_fallback":
+            note(plain(f"edge {facts['from']} failed ({facts['detail']}); going on over {facts['to']}"))
         elif name == "hook_started":
             note(plain(f"hook {facts['hook']} ..."))
 

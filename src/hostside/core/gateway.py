@@ -30,7 +30,10 @@ EventSink = Callable[[str, Mapping[str, JsonValue]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What a Gateway gets from the host: ports and the world. One Host serves many sessions."""
+    """What a Gateway gets from the host: ports and the world. One Host serves many sessions.
+
+    `is_open` says whether a session may still act, whichever process ended it; it is asked at each call.
+    """
 
     receipts: ReceiptLog
     approver: Approver
@@ -41,6 +44,7 @@ class Host:
     monotonic: Callable[[], float]
     new_id: Callable[[str], str]
     event: EventSink
+    is_open: Callable[[str], bool]
 
 
 class Gateway:
@@ -187,6 +191,8 @@ class Gateway:
             raise failures.closed(self._closed)
         if self._host.now() >= self.session.expires_at:
             raise failures.closed("its time is over")
+        if not self._host.is_open(self.session.session_id):
+            raise failures.closed("it was revoked")
 
     def _require_receipts(self) -> None:
         try:

@@ -78,6 +78,7 @@ class ProbeWorld:
             monotonic=time.monotonic,
             new_id=lambda prefix: f"{prefix}-{os.urandom(5).hex()}",
             event=lambda _name, _facts: None,
+            is_open=lambda session_id: self.sessions.is_open(session_id, now=utc_now()),
         )
 
     def __enter__(self) -> Self:

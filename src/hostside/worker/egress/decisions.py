@@ -175,6 +175,23 @@ class Recorder:
         )
 
 
+class Hops:
+    """The cases of one request: its own, then one for each redirect. `case` is the one under way."""
+
+    def __init__(self, recorder: Recorder, case: Case) -> None:
+        self._recorder = recorder
+        self.case = case
+
+    def redirected(self, status: int, endpoint: Endpoint, path: str) -> None:
+        """Tell the case under way, and begin that of the address where the answer points."""
+        before = self.case
+        before.reason, before.status = "redirected", status
+        self._recorder.closed(before)
+        self.case = self._recorder.open()
+        self.case.way, self.case.method, self.case.preset = Way.REDIRECT, before.method, before.preset
+        self.case.endpoint, self.case.path = endpoint, path
+
+
 def _repeated(decision: Decision, count: int) -> Decision:
     fields = {name: getattr(decision, name) for name in Decision.__dataclass_fields__}
     return Decision(**(fields | {"repeated": count}))

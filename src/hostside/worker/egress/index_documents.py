@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from urllib.parse import urljoin
 
-from hostside.worker.egress.addresses import Endpoint
 from hostside.worker.egress.presets import Address
 
 SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"
@@ -28,23 +27,23 @@ class UnreadableDocument(Exception):
     """It is not what its type says."""
 
 
-def simple_index(body: bytes, media_type: str, source: Address, point: Point | None) -> tuple[bytes, set[Endpoint]]:
-    """Return the document with its files' addresses pointed elsewhere, and the hosts that they are on.
+def simple_index(body: bytes, media_type: str, source: Address, point: Point | None) -> tuple[bytes, set[Address]]:
+    """Return the document with its files' addresses pointed elsewhere, and those addresses, without their fragments.
 
     `source`: where it came from, for relative links. `point` None: the document stays as it is. Links that are no plain
     http or https address stay in any case. Raises UnreadableDocument.
     """
-    hosts: set[Endpoint] = set()
+    files: set[Address] = set()
 
     def changed(link: str) -> str:
         address, fragment = _resolved(link, source)
         if address is None:
             return link
-        hosts.add(address.endpoint)
+        files.add(address)
         return link if point is None else point(address) + fragment
 
     document = _json_index(body, changed) if media_type == SIMPLE_JSON else _html_index(body, changed)
-    return (body if point is None else document), hosts
+    return (body if point is None else document), files
 
 
 def _json_index(body: bytes, changed: Callable[[str], str]) -> bytes:

@@ -4,7 +4,9 @@ No address of a registry is written here. They come from hostside.toml or from t
 (`discovery`), so that a run reads the registry that its operator reads.
 """
 
+import hmac
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
@@ -115,12 +117,18 @@ class Registries:
 
     upstreams: Mapping[str, RegistryUpstream] = field(default_factory=dict)
     learned: dict[str, set[Endpoint]] = field(default_factory=dict)
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    """Marks the addresses that a registry's own documents have named."""
 
     def upstream(self, preset: str) -> RegistryUpstream:
         """Raises ConfigError (`invalid_configuration`) for a preset whose registry is not known."""
         if preset not in self.upstreams:
             raise unknown_registry(preset)
         return self.upstreams[preset]
+
+    def mark(self, address: Address) -> str:
+        """Return what only the host can write for an address."""
+        return hmac.new(self.key, str(address).encode(), "sha256").hexdigest()[:32]
 
     def learn(self, preset: str, endpoints: Iterable[Endpoint]) -> None:
         """Remember hosts that the registry's own documents name as those of its files."""

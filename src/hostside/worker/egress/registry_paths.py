@@ -1,7 +1,8 @@
 """What a request to a registry asks for, by its path alone. Pure.
 
     /registry/npm/<path>      /registry/go/<path>       /registry/maven/<path>      /registry/debian/<archive>/<path>
-    /registry/pypi/simple/<project>/                    /registry/pypi/-/files/<project>/<scheme>/<host:port>/<path>
+    /registry/pypi/simple/<project>/
+    /registry/pypi/-/files/<project>/<mark>/<scheme>/<host:port>/<path>
     /registry/crates/<path>                             /registry/crates/-/dl/<crate>/<version>/<checksum>
 
 npm's client puts the path of a package's file directly behind the proxy's address, so `/<path>/-/<file>` is npm's too.
@@ -33,7 +34,7 @@ class Content(StrEnum):
     CRATE = "crate"
     """A crate's file, whose address the registry's configuration says."""
     FILE = "file"
-    """A file on a host that the index of `project` must name."""
+    """A file that the index of `project` must name. `mark` shows that it did."""
 
 
 class BadPath(Exception):
@@ -49,6 +50,7 @@ class Wanted:
     by_path: bool
     address: Address | None = None
     project: str = ""
+    mark: str = ""
     crate: tuple[str, str, str] = ("", "", "")
 
 
@@ -98,13 +100,13 @@ def by_address(preset: str, address: Address, registries: Registries) -> Wanted:
     return Wanted(preset=preset, content=content, by_path=False, address=address)
 
 
-def file_path(project: str, address: Address) -> str:
+def file_path(project: str, mark: str, address: Address) -> str:
     """Return the path under which the proxy gives a file of a Python project."""
-    return f"{PREFIX}pypi/-/files/{project}/{address.scheme}/{address.endpoint}{address.target}"
+    return f"{PREFIX}pypi/-/files/{project}/{mark}/{address.scheme}/{address.endpoint}{address.target}"
 
 
 def project_of(address: Address) -> str:
-    """Return the project that an index page is of; empty for the list of all projects."""
+    """Return the project that an index page is of; `-` for what is no project's."""
     name = address.path.rstrip("/").rpartition("/")[2]
     return name if _PROJECT.fullmatch(name) else "-"
 
@@ -114,10 +116,10 @@ def _pypi(rest: str, query: str, registries: Registries) -> Wanted:
     if first == "simple":
         wanted = _plain("pypi", "", below, query, registries)
         return Wanted(preset="pypi", content=Content.INDEX, by_path=True, address=wanted.address)
-    parts = below.split("/", 4)
-    if first != "-" or len(parts) != 5 or parts[0] != "files" or not _PROJECT.fullmatch(parts[1]):
+    parts = below.split("/", 5)
+    if first != "-" or len(parts) != 6 or parts[0] != "files" or not _PROJECT.fullmatch(parts[1]):
         raise BadPath("the paths of pypi begin with /registry/pypi/simple/")
-    _, project, scheme, host, path = parts
+    _, project, mark, scheme, host, path = parts
     try:
         endpoint = parse_endpoint(host)
     except ValueError as error:
@@ -125,7 +127,7 @@ def _pypi(rest: str, query: str, registries: Registries) -> Wanted:
     if scheme not in ("http", "https"):
         raise BadPath("the scheme of a file is https or http")
     address = Address(scheme=scheme, endpoint=endpoint, path=f"/{path}", query=query)
-    return Wanted(preset="pypi", content=Content.FILE, by_path=True, address=address, project=project)
+    return Wanted(preset="pypi", content=Content.FILE, by_path=True, address=address, project=project, mark=mark)
 
 
 def _crates(rest: str, query: str, registries: Registries) -> Wanted:

@@ -2,14 +2,16 @@
 
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from urllib.parse import urljoin
 
+import anyio
 import anyio.to_thread
 
-from hostside.worker.egress.addresses import Endpoint
 from hostside.worker.egress.client_connection import ClientConnection, ClientRequest
-from hostside.worker.egress.decisions import Case, Way
+from hostside.worker.egress.decisions import Hops, Recorder, Way
 from hostside.worker.egress.index_documents import (
     CRATE_PATH,
     SIMPLE_TYPES,
@@ -19,7 +21,7 @@ from hostside.worker.egress.index_documents import (
     simple_index,
 )
 from hostside.worker.egress.policy import EgressLimits, EgressPolicy
-from hostside.worker.egress.presets import Address, Registries
+from hostside.worker.egress.presets import PREFIX, Address, Registries
 from hostside.worker.egress.refusals import EgressRefused, Header
 from hostside.worker.egress.registry_paths import Content, Wanted, file_path, project_of
 from hostside.worker.egress.upstream import Upstream, UpstreamAnswer
@@ -31,19 +33,6 @@ _CONDITIONS = frozenset({b"if-none-match", b"if-modified-since"})
 _KEPT_BACK = frozenset({b"www-authenticate", b"location", b"refresh", b"set-cookie2", b"proxy-authenticate"})
 _INDEX_ACCEPT = b"application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 _DOCUMENTS_AT_ONCE = 8
-
-
-class Hops:
-    """The cases of one request: its own, then one for each redirect. `case` is the one under way."""
-
-    def __init__(self, case: Case, following: Callable[[Case], Case]) -> None:
-        self.case = case
-        self._following = following
-
-    def redirected(self, status: int) -> None:
-        self.case.reason, self.case.status = "redirected", status
-        self.case = self._following(self.case)
-        self.case.way = Way.REDIRECT
 
 
 class RegistryProxy:
@@ -58,6 +47,7 @@ class RegistryProxy:
         limits: EgressLimits,
         tokens: Mapping[str, str],
         address: tuple[str, int],
+        recorder: Recorder,
     ) -> None:
         self._policy = policy
         self._registries = registries
@@ -66,17 +56,17 @@ class RegistryProxy:
         self._tokens = tokens
         self._base = f"http://{address[0]}:{address[1]}"
         self._documents = anyio.Semaphore(_DOCUMENTS_AT_ONCE)
-        self._asked: set[str] = set()
+        self._recorder = recorder
         self._template: str | None = None
 
     async def serve(self, connection: ClientConnection, request: ClientRequest, wanted: Wanted, hops: Hops) -> None:
         """Answer a GET or HEAD. Raises EgressRefused, ClientGone."""
         hops.case.preset = wanted.preset
-        address = await self._address(wanted, hops)
+        address, named = await self._address(wanted, hops)
         is_document = wanted.content in (Content.INDEX, Content.CRATES_CONFIG)
         token = self._tokens.get(wanted.preset)
         headers = list(_request_headers(request, is_document or token is not None, is_document))
-        async with self._follow(request.method, address, headers, wanted.preset, hops) as answer:
+        async with self._follow(request.method, address, headers, wanted.preset, hops, named=named) as answer:
             if is_document and request.method == "GET" and answer.status == 200:
                 await self._document(connection, wanted, answer)
             else:
@@ -86,7 +76,7 @@ class RegistryProxy:
         self, connection: ClientConnection, answer: UpstreamAnswer, token: str | None, *, keep_length: bool
     ) -> None:
         answer.check_length()
-        headers = _answer_headers(answer, token, {b"content-length"} if not keep_length else set())
+        headers = _answer_headers(answer, token, keep_length=keep_length)
         await connection.start(answer.status, headers)
         mask = KeyMask(token)
         async for chunk in answer.chunks():
@@ -95,114 +85,119 @@ class RegistryProxy:
         await connection.end()
 
     async def _document(self, connection: ClientConnection, wanted: Wanted, answer: UpstreamAnswer) -> None:
-        media_type = (answer.value(b"content-type") or "").partition(";")[0].strip().lower()
-        if wanted.content is Content.INDEX and media_type not in SIMPLE_TYPES:
-            await self._pass_on(connection, answer, self._tokens.get(wanted.preset), keep_length=True)
+        token = self._tokens.get(wanted.preset)
+        if wanted.content is Content.INDEX and _media_type(answer) not in SIMPLE_TYPES:
+            await self._pass_on(connection, answer, token, keep_length=True)
             return
         async with self._documents:
-            body = await self._read(answer)
-            changed = await self._changed(body, media_type, wanted, answer.address)
-        mask = KeyMask(self._tokens.get(wanted.preset))
+            changed, _ = await self._changed(wanted, answer)
+        mask = KeyMask(token)
         changed = mask.feed(changed) + mask.end()
-        headers = _answer_headers(answer, None, {b"content-length"})
+        headers = _answer_headers(answer, token, keep_length=False)
         await connection.start(answer.status, [*headers, (b"content-length", str(len(changed)).encode())])
         await connection.body(changed)
         await connection.end()
 
-    async def _read(self, answer: UpstreamAnswer) -> bytes:
+    async def _changed(self, wanted: Wanted, answer: UpstreamAnswer) -> tuple[bytes, set[Address]]:
+        """Read a document and learn from it. Return it as the client gets it, and the files that it names."""
         if (answer.value(b"content-encoding") or "identity").strip().lower() != "identity":
             raise _unreadable(answer.address)
-        return await answer.whole(self._limits.index_bytes)
-
-    async def _changed(self, body: bytes, media_type: str, wanted: Wanted, source: Address) -> bytes:
+        body = await answer.whole(self._limits.index_bytes)
         try:
             if wanted.content is Content.CRATES_CONFIG:
-                download = f"{self._base}/registry/crates/-/dl/{CRATE_PATH}"
-                changed, self._template = crates_config(body, download)
-                self._learn("crates", {crate_address(self._template, "crate", "1.0.0", "0" * 64).endpoint})
-                return changed if wanted.by_path else body
-            project = project_of(source)
-            point = (lambda file: self._base + file_path(project, file)) if wanted.by_path else None
-            changed, hosts = await anyio.to_thread.run_sync(simple_index, body, media_type, source, point)
+                changed, self._template = crates_config(body, f"{self._base}{PREFIX}crates/-/dl/{CRATE_PATH}")
+                files = {crate_address(self._template, "crate", "1.0.0", "0" * 64)}
+            else:
+                point = partial(self._pointed, project_of(answer.address)) if wanted.by_path else None
+                arguments = (body, _media_type(answer), answer.address, point)
+                changed, files = await anyio.to_thread.run_sync(simple_index, *arguments)
         except UnreadableDocument:
-            raise _unreadable(source) from None
-        self._learn("pypi", hosts)
-        return changed
+            raise _unreadable(answer.address) from None
+        self._registries.learn(wanted.preset, (file.endpoint for file in files))
+        return (changed if wanted.by_path else body), files
 
-    def _learn(self, preset: str, hosts: set[Endpoint]) -> None:
-        self._registries.learn(preset, hosts)
+    def _pointed(self, project: str, file: Address) -> str:
+        return self._base + file_path(project, self._registries.mark(file), file)
 
-    async def _address(self, wanted: Wanted, hops: Hops) -> Address:
-        """Where the wanted thing is: written in the request, or said by a document that is read for it."""
+    async def _address(self, wanted: Wanted, hops: Hops) -> tuple[Address, bool]:
+        """Return where the wanted thing is, and whether a document of the registry says so."""
         if wanted.content is Content.CRATE:
             if self._template is None:
-                root = self._registries.upstream("crates").root
-                config = Address(scheme=root.scheme, endpoint=root.endpoint, path=root.path + "config.json")
-                await self._consult(Wanted(preset="crates", content=Content.CRATES_CONFIG, by_path=True, address=config))
+                await self._consult(Content.CRATES_CONFIG, "crates", "config.json")
             assert self._template is not None
-            address = crate_address(self._template, *wanted.crate)
-        else:
-            assert wanted.address is not None
-            address = wanted.address
+            return crate_address(self._template, *wanted.crate), True
+        address = wanted.address
+        assert address is not None
         hops.case.endpoint = address.endpoint
-        if wanted.content is Content.FILE and not self._is_of(address, "pypi"):
-            if wanted.project not in self._asked:
-                root = self._registries.upstream("pypi").root
-                page = Address(scheme=root.scheme, endpoint=root.endpoint, path=f"{root.path}{wanted.project}/")
-                await self._consult(Wanted(preset="pypi", content=Content.INDEX, by_path=False, address=page))
-                self._asked.add(wanted.project)
-            if not self._is_of(address, "pypi"):
-                raise self._elsewhere("pypi", address, "is no host of the registry's files")
-        return address
+        if wanted.content is not Content.FILE:
+            return address, False
+        # Beside a file stands its metadata, which no index names.
+        plain = replace(address, path=address.path.removesuffix(".metadata"))
+        marks = {self._registries.mark(one) for one in (address, plain)}
+        if wanted.mark not in marks:
+            # The link comes from a cache that is older than this run.
+            files = await self._consult(Content.INDEX, "pypi", f"{wanted.project}/")
+            if files.isdisjoint({address, plain}):
+                text = f"hostside: the registry pypi names no such file of {wanted.project}"
+                raise EgressRefused(403, "file_not_named", text)
+        return address, True
 
-    async def _consult(self, wanted: Wanted) -> None:
-        """Read a document for what it says about files; whatever goes wrong with it is the request's refusal."""
-        assert wanted.address is not None
+    async def _consult(self, content: Content, preset: str, below: str) -> set[Address]:
+        """Read a document for what it says about files. Whatever goes wrong with it is the request's refusal."""
+        root = self._registries.upstream(preset).root
+        page = replace(root, path=root.path + below)
         accept = [(b"accept", _INDEX_ACCEPT), (b"accept-encoding", b"identity")]
-        hops = Hops(Case(began=0.0, at=_NEVER), lambda case: case)
-        async with self._documents, self._follow("GET", wanted.address, accept, wanted.preset, hops) as answer:
-            if answer.status != 200:
-                raise EgressRefused(502, "upstream_failed", f"hostside: {wanted.preset} did not say where its files are")
-            media_type = (answer.value(b"content-type") or "").partition(";")[0].strip().lower()
-            await self._changed(await self._read(answer), media_type, wanted, answer.address)
+        case = self._recorder.open()
+        case.way, case.method, case.path, case.preset = Way.REGISTRY, "GET", page.target, preset
+        hops = Hops(self._recorder, case)
+        wanted = Wanted(preset=preset, content=content, by_path=True, address=page)
+        try:
+            async with self._documents, self._follow("GET", page, accept, preset, hops, named=False) as answer:
+                if answer.status != 200:
+                    text = f"hostside: the registry {preset} does not say where its files are"
+                    raise EgressRefused(502, "upstream_failed", text)
+                _, files = await self._changed(wanted, answer)
+                return files
+        except EgressRefused as refused:
+            hops.case.reason = refused.code
+            raise
+        finally:
+            self._recorder.closed(hops.case)
 
     @contextlib.asynccontextmanager
     async def _follow(
-        self, method: str, address: Address, headers: list[Header], preset: str, hops: Hops
+        self, method: str, address: Address, headers: list[Header], preset: str, hops: Hops, *, named: bool
     ) -> AsyncIterator[UpstreamAnswer]:
         """Ask, and follow redirects to hosts of the registry or of the policy, each checked like the first."""
         for _ in range(self._limits.redirects + 1):
             hops.case.endpoint, hops.case.allowed, hops.case.reason = address.endpoint, True, "registry"
-            own = [*headers, *self._credential(preset, address)]
+            own = [*headers, *self._credential(preset, address, named)]
             async with self._upstream.get(method, address, own, hops.case) as answer:
                 if answer.redirect is None:
                     hops.case.status = answer.status
                     yield answer
                     return
                 following = _absolute(answer)
-                status = answer.status
-            hops.redirected(status)
-            hops.case.endpoint, hops.case.path = following.endpoint, following.target
-            if following.scheme == "http" and address.scheme == "https":
-                raise self._elsewhere(preset, following, "would be read without TLS")
-            if not self._is_of(following, preset) and not self._policy.allows(following.endpoint):
-                raise self._elsewhere(preset, following, f"is where {preset} redirects to, and")
-            address = following
+                hops.redirected(answer.status, following.endpoint, following.target)
+            self._check_redirect(preset, address, following)
+            address, named = following, False
         raise EgressRefused(502, "too_many_redirects", f"hostside: {address.endpoint} redirects again and again")
 
-    def _is_of(self, address: Address, preset: str) -> bool:
+    def _check_redirect(self, preset: str, address: Address, following: Address) -> None:
+        to = following.endpoint
+        if following.scheme == "http" and address.scheme == "https":
+            text = f"hostside: {address.endpoint} redirects to {to} without TLS, which is not followed"
+            raise EgressRefused(403, "redirect_refused", text)
         upstream = self._registries.upstream(preset)
-        return upstream.is_own(address) or self._registries.has_files_on(preset, address.endpoint)
+        known = upstream.is_own(following) or self._registries.has_files_on(preset, to)
+        if not known and not self._policy.allows(to):
+            text = f"hostside: {preset} redirects to {to}, which is not in {self._policy.name}."
+            raise EgressRefused(403, "redirect_refused", f"{text} {self._policy.line(str(to))}")
 
-    def _elsewhere(self, preset: str, address: Address, why: str) -> EgressRefused:
-        endpoint = address.endpoint
-        if why.endswith("and"):
-            why = f"{why} is not in {self._policy.name}"
-        return EgressRefused(403, "redirect_refused", f"hostside: {endpoint} {why}. {self._policy.line(str(endpoint))}")
-
-    def _credential(self, preset: str, address: Address) -> Iterator[Header]:
-        token = self._tokens.get(preset)
-        if token is None or not self._registries.upstream(preset).is_own(address):
+    def _credential(self, preset: str, address: Address, named: bool) -> Iterator[Header]:
+        """The token goes to the registry's own hosts alone, and there to what belongs to the registry."""
+        token, upstream = self._tokens.get(preset), self._registries.upstream(preset)
+        if token is None or not upstream.is_own(address) or not (named or upstream.is_below_root(address)):
             return
         if ":" in token:
             yield b"authorization", b"Basic " + base64.b64encode(token.encode())
@@ -220,9 +215,13 @@ def _request_headers(request: ClientRequest, identity: bool, is_document: bool) 
     yield b"accept-encoding", b"identity" if identity or not encodings else encodings
 
 
-def _answer_headers(answer: UpstreamAnswer, token: str | None, without: set[bytes]) -> list[Header]:
-    kept = response_headers(answer.headers, token)
-    return [(name, value) for name, value in kept if name not in _KEPT_BACK and name not in without]
+def _answer_headers(answer: UpstreamAnswer, token: str | None, *, keep_length: bool) -> list[Header]:
+    without = _KEPT_BACK if keep_length else _KEPT_BACK | {b"content-length"}
+    return [(name, value) for name, value in response_headers(answer.headers, token) if name not in without]
+
+
+def _media_type(answer: UpstreamAnswer) -> str:
+    return (answer.value(b"content-type") or "").partition(";")[0].strip().lower()
 
 
 def _absolute(answer: UpstreamAnswer) -> Address:

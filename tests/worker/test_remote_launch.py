@@ -1,0 +1,56 @@
+"""A process on another machine gets the same contract (A0-22, R-331): a login shell's own secrets do not reach it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hostside.worker.child_environment import EnvironmentSource
+from hostside.worker.remote_launch import remote_command, unset_names
+
+DECLARED = frozenset({"LINEAR_API_KEY", "MY_OWN_SOURCE_NAME", "LINEAR_AUTHORIZATION"})
+
+
+def over_ssh(command: str, remote: dict[str, str]) -> str:
+    """What ssh does with a command: the remote user's shell runs it with that machine's environment."""
+    return subprocess.run(["/bin/sh", "-c", command], env=remote, capture_output=True, text=True, check=True).stdout
+
+
+def source() -> EnvironmentSource:
+    return EnvironmentSource(
+        base={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+        declared_secrets=DECLARED,
+        secret_values=frozenset({"canary-0123456789"}),
+        run_facts={"HOSTSIDE_RUN_ID": "r-1"},
+    )
+
+
+def test_every_declared_secret_of_the_remote_side_is_gone(tmp_path: Path) -> None:
+    remote = {name: "canary-of-the-remote-side" for name in (*DECLARED, "GITHUB_TOKEN", "SSH_AUTH_SOCK")}
+    remote["PATH"] = "/usr/bin:/bin"
+    command = remote_command(["env"], source(), home=str(tmp_path))
+    seen = over_ssh(command, remote)
+    assert "canary" not in seen
+    assert "HOSTSIDE_RUN_ID=r-1" in seen.splitlines()
+    for name in DECLARED:
+        assert f"-u {name}" in command
+
+
+def test_no_value_can_become_a_command(tmp_path: Path) -> None:
+    words = ["printf", "%s|", "a b", "$(id)", "`id`", "'; id; '", '"', "-u", "\n"]
+    command = remote_command(words, source(), home=f"{tmp_path}/$(touch made)", extras={"X": "'$(touch made)'"})
+    assert over_ssh(command, {"PATH": "/usr/bin:/bin"}) == "a b|$(id)|`id`|'; id; '|\"|-u|\n|"
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_secret_does_not_travel_in_a_command(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="KEY"):
+        remote_command(["env"], source(), home=str(tmp_path), extras={"KEY": "x canary-0123456789"})
+
+
+def test_the_names_to_unset_are_the_declared_ones_once_each() -> None:
+    assert unset_names([*DECLARED, "LINEAR_API_KEY"]) == (
+        "LINEAR_API_KEY",
+        "LINEAR_AUTHORIZATION",
+        "MY_OWN_SOURCE_NAME",
+    )

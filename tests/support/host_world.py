@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import anyio
 
 from hostside.store.database import open_database
 from hostside.store.queries import each_receipt
+from hostside.store.recovery import open_calls
 from tests.support.system_git import AUTHOR
 
 STATES = ("Todo", "In Progress", "In Review", "Done")
@@ -66,6 +68,28 @@ class HostWorld:
             return [dict(receipt) for receipt in each_receipt(database)]
         finally:
             database.close()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The facts of every event of this name, of all runs, oldest first."""
+        return [
+            json.loads(row[0])
+            for row in self._rows("SELECT facts FROM run_events WHERE name = ? ORDER BY event_id", name)
+        ]
+
+    def open_calls(self) -> int:
+        """How many calls were started and never ended."""
+        database = open_database(self.state / "hostside.db")
+        try:
+            return len(open_calls(database))
+        finally:
+            database.close()
+
+    def _rows(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(self.state / "hostside.db")
+        try:
+            return connection.execute(statement, values).fetchall()
+        finally:
+            connection.close()
 
     def workspace(self, identifier: str) -> Path:
         """The checkout of an issue."""

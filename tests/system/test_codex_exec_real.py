@@ -25,6 +25,7 @@ from tests.support.agent_script import Call, Hang, HttpError, Say, Script, ToolA
 from tests.support.clients import find_codex
 from tests.support.real_clients import CODE_MODE_MODEL, FUNCTION_CALL_MODEL, LISTING_MODEL, SYSTEM_PATH
 from tests.support.stub_openai import StubOpenAI
+from tests.system.test_codex_real import USAGE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.system]
 
@@ -199,16 +200,8 @@ async def test_a_resumed_thread_keeps_its_history_and_has_the_tools_of_now(bench
 
     assert {outcome.agent_session_id for outcome in (first, second, third)} == {first.agent_session_id}
     assert [facts["resumed"] for facts in bench.named("agent_thread")] == [False, True, True]
-    used = {
-        "input_tokens": 200,
-        "cached_input_tokens": 80,
-        "cache_write_input_tokens": 0,
-        "output_tokens": 40,
-        "reasoning_output_tokens": 10,
-        "total_tokens": 240,
-    }
     # Another host process, or another runtime, does not know what the thread had used before.
-    assert (first.usage, second.usage, third.usage) == (used, used, {})
+    assert (first.usage, second.usage, third.usage) == (USAGE, USAGE, {})
 
 
 @pytest.mark.parametrize("level", ["bwrap"], indirect=True)

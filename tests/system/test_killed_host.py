@@ -1,12 +1,17 @@
-"""kill -9 of the host at any moment of a run: nothing runs on, no token works, receipts verify, no comment twice."""
+"""kill -9 of the host, of the agent, of both, at any moment of a run: nothing runs on, no token works, no port is open,
+receipts verify, no comment is there twice."""
 
+import contextlib
 import json
+import os
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -72,8 +77,37 @@ def live_tokens(world: HostWorld) -> int:
         connection.close()
 
 
-@pytest.mark.parametrize("half", [0, 1])
-def test_a_host_killed_at_a_random_moment_leaves_nothing_behind(half: int, tmp_path: Path) -> None:
+def children_of(pid: int) -> list[int]:
+    """Every descendant, youngest last."""
+    found: list[int] = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+        found += [int(child), *children_of(int(child))]
+    return found
+
+
+def strike(run: "subprocess.Popen[bytes]", victim: str) -> None:
+    """Kill what the test is about; a process that has just gone is as dead as wanted."""
+    try:
+        agents = children_of(run.pid) if victim != "host" else []
+    except OSError:
+        agents = []
+    for pid in [*agents, *([run.pid] if victim != "agent" else [])]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def listening(world: HostWorld) -> list[str]:
+    """Addresses that runs of this world told, and that still accept a connection."""
+    open_ports = []
+    for event in world.events("edge_started"):
+        address = urlsplit(str(event["url"]))
+        with contextlib.suppress(OSError), socket.create_connection((address.hostname, address.port or 0), timeout=0.2):
+            open_ports.append(address.netloc)
+    return open_ports
+
+
+@pytest.mark.parametrize(("victim", "half"), [("host", 0), ("host", 1), ("agent", 0), ("both", 0)])
+def test_whatever_is_killed_at_a_random_moment_leaves_nothing_behind(victim: str, half: int, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.configure(f'[agent]\nkind = "scripted"\nscript = "{tmp_path / "script.json"}"\n')
     began = time.monotonic()
@@ -81,22 +115,23 @@ def test_a_host_killed_at_a_random_moment_leaves_nothing_behind(half: int, tmp_p
     out, err = whole.communicate(timeout=LONGEST_SECONDS)
     took = time.monotonic() - began
     assert whole.returncode == 0, out + err
-    drawn = random.Random(20_260 + half)
+    drawn = random.Random(f"{victim}-{half}")
     bodies, killed_live = [], 0
     for number in range(MOMENTS):
-        body = f"body {half}-{number}"
+        body = f"body {victim}-{half}-{number}"
         bodies.append(body)
         run = start(world, body)
         try:
             run.communicate(timeout=drawn.uniform(0.15, took))
         except subprocess.TimeoutExpired:
-            run.send_signal(signal.SIGKILL)
+            strike(run, victim)
             run.communicate(timeout=LONGEST_SECONDS)
             killed_live += 1
         listed = world.run("runs", "list", "--json").json()["runs"]
         assert {row["state"] for row in listed} <= {"succeeded", "interrupted", "failed"}, body
         wait_until_gone(world)
         assert live_tokens(world) == 0, body
+        assert listening(world) == [], body
     assert killed_live > MOMENTS // 2
     database = open_database(world.state / "hostside.db")
     try:
@@ -104,6 +139,7 @@ def test_a_host_killed_at_a_random_moment_leaves_nothing_behind(half: int, tmp_p
     finally:
         database.close()
     assert report.ok, report
+    assert world.open_calls() == 0
     comments = [comment["body"] for comment in world.issue("DEMO-1")["comments"]]
     doubled = {body for body in comments if comments.count(body) > 1}
     assert doubled == set()

@@ -179,7 +179,7 @@ async def test_a_token_that_is_dead_ends_the_session_from_the_next_call_on(bench
     ("behaviour", "detail"),
     [
         ("rejects", "the agent refused the handshake: no such control request"),
-        ("mute", "the agent did not answer the handshake: no init event within 0.7 seconds"),
+        ("mute", "the agent did not answer the handshake: its tools were not there within 0.7 seconds"),
         ("leaves", "the agent ended before it answered the handshake"),
     ],
 )

@@ -8,9 +8,9 @@ import pytest
 from hostside.core.canonical import JsonObject
 from hostside.core.redaction import Redactor
 from hostside.worker.agent import AgentOutcome, EndState
-from hostside.worker.claude_conversation import Stop
 from hostside.worker.claude_events import MESSAGE_CHARACTERS, EventReporter, Init, Result
 from hostside.worker.claude_outcome import classify
+from hostside.worker.run_clock import Stop
 
 INIT = {
     "type": "system",

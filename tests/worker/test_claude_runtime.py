@@ -350,7 +350,7 @@ async def test_what_it_wrote_to_stderr_is_told_without_secrets_and_bounded(bench
 async def test_a_process_that_closes_its_output_and_stays_is_ended(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostside.worker.claude_conversation.LINGER_SECONDS", 0.3)
+    monkeypatch.setattr("hostside.worker.run_clock.LINGER_SECONDS", 0.3)
     outcome = await bench.play(runtime(bench), [INIT, RESULT, {"do": "linger"}])
     assert (outcome.reason, outcome.exit_code) == ("completed", None)
     assert not is_running(bench.named("agent_started")[0]["pid"])
@@ -358,7 +358,7 @@ async def test_a_process_that_closes_its_output_and_stays_is_ended(
 
 async def test_after_its_result_it_is_told_that_no_more_comes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     # It waits for more until then, and nothing else would end it within the minute that this test has.
-    monkeypatch.setattr("hostside.worker.claude_conversation.LINGER_SECONDS", 3_600.0)
+    monkeypatch.setattr("hostside.worker.run_clock.LINGER_SECONDS", 3_600.0)
     outcome = await bench.play(runtime(bench), [INIT, RESULT])
     assert (outcome.reason, outcome.exit_code) == ("completed", 0)
 

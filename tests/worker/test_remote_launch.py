@@ -26,7 +26,7 @@ def source() -> EnvironmentSource:
 
 
 def test_every_declared_secret_of_the_remote_side_is_gone(tmp_path: Path) -> None:
-    remote = {name: "canary-of-the-remote-side" for name in (*DECLARED, "GITHUB_TOKEN", "SSH_AUTH_SOCK")}
+    remote = dict.fromkeys((*DECLARED, "GITHUB_TOKEN", "SSH_AUTH_SOCK"), "canary-of-the-remote-side")
     remote["PATH"] = "/usr/bin:/bin"
     command = remote_command(["env"], source(), home=str(tmp_path))
     seen = over_ssh(command, remote)

@@ -4,7 +4,6 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,28 +11,19 @@ import httpx
 import pytest
 
 from hostside.edges.mcp_http import http_app
-from hostside.worker.child_environment import EnvironmentSource
-from hostside.worker.isolation import RunIsolation
 from hostside.worker.isolation_level import IsolationLevel
 from hostside.worker.run_edge import edge_url, run_edge
 from tests.support.agent_bench import TOKEN, Bench, settings
 from tests.support.http_edges import ACCEPT, LEGACY, answer_of, initialize_body, serving
+from tests.worker.conftest import IsolationFactory
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def bench(isolate: IsolationFactory) -> Bench:
     """A session whose agent is never started."""
-    for name in ("workspace", "home"):
-        (tmp_path / name).mkdir(mode=0o700)
-    isolation = RunIsolation(
-        level=IsolationLevel.HOME,
-        workspace=tmp_path / "workspace",
-        home=tmp_path / "home",
-        environment=EnvironmentSource(base={}),
-    )
-    return Bench(isolation=isolation, settings=settings("codex", None))
+    return Bench(isolation=isolate(IsolationLevel.HOME), settings=settings("codex", None))
 
 
 class Client:

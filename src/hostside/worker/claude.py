@@ -17,9 +17,8 @@ from hostside.edges.mcp_inband import InbandEdge
 from hostside.errors import HostsideError
 from hostside.worker.agent import AgentOutcome, AgentTask, EndState
 from hostside.worker.claude_command import arguments, http_config, inband_config, native_tools, variables
-from hostside.worker.claude_conversation import Clock, Conversation
+from hostside.worker.claude_conversation import Conversation
 from hostside.worker.claude_events import EventReporter
-from hostside.worker.claude_gateway import TokenlessGateway, WatchedGateway
 from hostside.worker.claude_input import AgentInput
 from hostside.worker.claude_outcome import classify
 from hostside.worker.isolation import Launch, RunIsolation
@@ -27,7 +26,9 @@ from hostside.worker.isolation_level import IsolationLevel
 from hostside.worker.model_provider import ANTHROPIC
 from hostside.worker.model_proxy import agent_base_url
 from hostside.worker.process import Child
+from hostside.worker.run_clock import Clock
 from hostside.worker.run_edge import edge_url, run_edge
+from hostside.worker.run_gateway import TokenlessGateway, WatchedGateway
 from hostside.worker.run_model import model_upstream, run_model
 
 INBAND = "inband"

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from hostside.worker.agent import AgentOutcome, EndState
-from hostside.worker.claude_conversation import Stop
 from hostside.worker.claude_events import EventReporter, Result
+from hostside.worker.run_clock import Stop
 
 PART_CHARACTERS = 1_000
 # Too many requests, and the provider's own overload: both pass by waiting.

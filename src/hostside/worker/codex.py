@@ -22,7 +22,7 @@ from hostside.worker.codex_launch import (
     settings_arguments,
 )
 from hostside.worker.codex_protocol import AgentGone, AppServer, RequestRejected
-from hostside.worker.codex_start import executable_of, explained, failed, outside, recorder_of, start_codex
+from hostside.worker.codex_start import ended, executable_of, explained, failed, outside, recorder_of, start_codex
 from hostside.worker.model_provider import OPENAI
 from hostside.worker.model_proxy import agent_base_url
 from hostside.worker.process import Child, LaunchError
@@ -61,10 +61,7 @@ class CodexRuntime:
 
     async def run(self, task: AgentTask) -> AgentOutcome:
         """As `AgentRuntime.run`. A failure of the agent is an outcome, never an exception."""
-        outcome = await self._drive(task)
-        facts = {"state": outcome.state.value, "reason": outcome.reason, "exit_code": outcome.exit_code}
-        task.event("agent_ended", facts)
-        return outcome
+        return ended(task, await self._drive(task))
 
     async def _drive(self, task: AgentTask) -> AgentOutcome:
         record = recorder_of(task)

@@ -9,17 +9,17 @@ import anyio.lowlevel
 
 from hostside.errors import ConfigError
 from hostside.worker.agent import AgentOutcome, AgentTask, EndState
-from hostside.worker.claude_conversation import Clock, Stop
-from hostside.worker.claude_gateway import WatchedGateway
 from hostside.worker.codex_events import Recorder, ThreadWatch, outcome_of
 from hostside.worker.codex_exec_events import Counts, ExecEvents
 from hostside.worker.codex_exec_launch import EDGE_TOKEN_VARIABLE, exec_settings, exec_words
-from hostside.worker.codex_start import explained, failed, outside, recorder_of, start_codex
+from hostside.worker.codex_start import ended, explained, failed, outside, recorder_of, start_codex
 from hostside.worker.model_provider import OPENAI
 from hostside.worker.model_proxy import agent_base_url
 from hostside.worker.process import Child, LaunchError
 from hostside.worker.process_streams import LineTooLong
+from hostside.worker.run_clock import Clock, Stop
 from hostside.worker.run_edge import edge_url, run_edge
+from hostside.worker.run_gateway import WatchedGateway
 from hostside.worker.run_model import model_upstream, run_model
 
 HTTP = "run-http"
@@ -50,10 +50,7 @@ class CodexExecRuntime:
         """As `AgentRuntime.run`. A failure of the agent is an outcome, never an exception."""
         if task.gateway.session.edge != self.edge:
             raise ValueError(f"a session of the edge {task.gateway.session.edge} in a runtime that serves {self.edge}")
-        outcome = await self._drive(task)
-        facts = {"state": outcome.state.value, "reason": outcome.reason, "exit_code": outcome.exit_code}
-        task.event("agent_ended", facts)
-        return outcome
+        return ended(task, await self._drive(task))
 
     async def _drive(self, task: AgentTask) -> AgentOutcome:
         record = recorder_of(task)

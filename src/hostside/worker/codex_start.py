@@ -66,6 +66,13 @@ def explained(outcome: AgentOutcome, child: Child, record: Recorder) -> AgentOut
     return replace(outcome, detail=f"{outcome.detail}: {record.text(text.splitlines()[-1])}")
 
 
+def ended(task: AgentTask, outcome: AgentOutcome) -> AgentOutcome:
+    """Tell `agent_ended`; return the outcome."""
+    facts = {"state": outcome.state.value, "reason": outcome.reason, "exit_code": outcome.exit_code}
+    task.event("agent_ended", facts)
+    return outcome
+
+
 def outside(folder: str) -> str:
     """Return why a run ends in which a command worked in `folder`, outside the workspace (R-094)."""
     return f"boundary_violation: a command ran outside the workspace, in {folder}"

@@ -14,6 +14,8 @@ from hostside.worker.egress.refusals import EgressRefused, Header, answer
 CHUNK_BYTES = 65_536
 #: What a client may send ahead while its answer is under way. More of it is read later.
 AHEAD_BYTES = 65_536
+_LINGER_SECONDS = 2.0
+_LINGER_BYTES = 1_048_576
 
 
 class ClientGone(Exception):
@@ -141,10 +143,19 @@ class ClientConnection:
         reason, headers, body = answer(refused, policy, as_json=as_json)
         if self._http.our_state is h11.IDLE or self._http.our_state is h11.SEND_RESPONSE:
             await self.start(refused.status, headers, reason)
-            await self.body(b"" if self._http.their_state is h11.MIGHT_SWITCH_PROTOCOL and not body else body)
+            await self.body(body)
             await self.end()
+            await self._linger()
         else:
             raise ClientGone
+
+    async def _linger(self) -> None:
+        """Let the client read a refusal that came while it was still sending: a reset would take it away."""
+        with anyio.move_on_after(_LINGER_SECONDS), contextlib.suppress(ClientGone, OSError, anyio.BrokenResourceError):
+            await self._stream.send_eof()
+            read = 0
+            while read < _LINGER_BYTES and (data := await self._receive()):
+                read += len(data)
 
     async def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED] | None:
         while (event := self._http.next_event()) is h11.NEED_DATA:

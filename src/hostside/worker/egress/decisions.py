@@ -137,7 +137,7 @@ class Recorder:
             self.decide(decision)
             return
         # Nothing of a refused request has left the host: its path and headers matter less than their number.
-        alike = (decision.way, decision.host, str(decision.port), decision.method, decision.reason)
+        alike: tuple[str, ...] = (decision.way, decision.host, str(decision.port), decision.method, decision.reason)
         if alike not in self._alike and len(self._alike) >= KINDS_APART:
             alike = ("other",)
         self._alike[alike] = self._alike.get(alike, 0) + 1

@@ -188,6 +188,18 @@ def _debian(clients: Clients) -> RegistryUpstream | None:
     return upstream("debian", roots) if roots else None
 
 
+def apt_sources(clients: Clients) -> dict[str, bytes]:
+    """Return the files of apt's sources by name, for a run; none that has a user or a password in it."""
+    folder = clients.apt / "sources.list.d"
+    paths = [clients.apt / "sources.list", *sorted(folder.glob("*.list")), *sorted(folder.glob("*.sources"))]
+    found = {path.name: _bytes_of(path, _MAX_FILE_BYTES) for path in paths}
+    return {
+        name if name != "sources.list" else "main.list": content
+        for name, content in found.items()
+        if content and b"@" not in content
+    }
+
+
 def _text_of(path: Path) -> str:
     return _bytes_of(path, _MAX_FILE_BYTES).decode("utf-8", "replace")
 

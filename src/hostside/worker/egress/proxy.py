@@ -15,12 +15,12 @@ import anyio.abc
 
 from hostside.core.redaction import Redactor
 from hostside.worker.egress.client_connection import ClientConnection, ClientGone
-from hostside.worker.egress.decisions import Case, Decide, Hops, Recorder
+from hostside.worker.egress.decisions import Decide, Recorder
+from hostside.worker.egress.dispatch import RequestHandler
 from hostside.worker.egress.policy import EgressLimits, EgressPolicy
 from hostside.worker.egress.presets import Registries
 from hostside.worker.egress.refusals import EgressRefused
 from hostside.worker.egress.registry_proxy import RegistryProxy
-from hostside.worker.egress.requests import Door, RequestHandler
 from hostside.worker.egress.resolver import Connector, Dialer, Resolver, SystemResolver, TcpConnector
 from hostside.worker.egress.run_authority import RunAuthority
 from hostside.worker.egress.upstream import Upstream
@@ -146,12 +146,8 @@ class EgressProxy:
             await self._refuse_connection(connection)
             return
         first = True
-        while await self._one(connection, first=first):
+        while await self._handler.serve_one(connection, first=first):
             first = False
-
-    async def _one(self, connection: ClientConnection, *, first: bool, door: Door | None = None) -> bool:
-        """Serve one request. Return whether another one may follow."""
-        return await self._handler.serve_one(connection, first=first, door=door)
 
     async def _refuse_connection(self, connection: ClientConnection) -> None:
         case = self._recorder.open()
@@ -161,6 +157,3 @@ class EgressProxy:
             await connection.refuse(EgressRefused(503, case.reason, text), self._policy.name)
         finally:
             self._recorder.closed(case)
-
-
-__all__ = ["Case", "EgressProxy", "Hops"]

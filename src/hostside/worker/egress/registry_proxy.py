@@ -28,8 +28,8 @@ from hostside.worker.egress.upstream import Upstream, UpstreamAnswer
 from hostside.worker.model_headers import KeyMask, response_headers
 
 # What a registry needs to know, and nothing that could carry more than that by accident.
-_PASSED_ON = frozenset({b"accept", b"user-agent", b"range", b"if-range", b"cache-control"})
-_CONDITIONS = frozenset({b"if-none-match", b"if-modified-since"})
+_PASSED_ON = frozenset({b"accept", b"user-agent", b"cache-control"})
+_PARTS = frozenset({b"range", b"if-range", b"if-none-match", b"if-modified-since"})
 _KEPT_BACK = frozenset({b"www-authenticate", b"location", b"refresh", b"set-cookie2", b"proxy-authenticate"})
 _INDEX_ACCEPT = b"application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 _DOCUMENTS_AT_ONCE = 8
@@ -206,11 +206,9 @@ class RegistryProxy:
 
 
 def _request_headers(request: ClientRequest, identity: bool, is_document: bool) -> Iterator[Header]:
-    for name, value in request.headers:
-        # A document that is read for its addresses must come whole: "not changed" would not name them.
-        if name in _PASSED_ON or (name in _CONDITIONS and not is_document):
-            if not (is_document and name in (b"range", b"if-range")):
-                yield name, value
+    # A document that is read for its addresses must come whole: "not changed" or a part would not name them.
+    passed = _PASSED_ON if is_document else _PASSED_ON | _PARTS
+    yield from ((name, value) for name, value in request.headers if name in passed)
     encodings = b", ".join(request.values(b"accept-encoding"))
     yield b"accept-encoding", b"identity" if identity or not encodings else encodings
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -72,7 +72,7 @@ class UpstreamAnswer:
         parts = [chunk async for chunk in self.chunks(limit)]
         return b"".join(parts)
 
-    async def _stream(self) -> AsyncIterator[bytes]:
+    async def _stream(self) -> AsyncGenerator[bytes, None]:
         try:
             async for chunk in self._response.aiter_stream():
                 yield chunk
@@ -113,8 +113,7 @@ class Upstream:
     ) -> AsyncIterator[UpstreamAnswer]:
         """Ask for `address`, which the caller has allowed. Raises EgressRefused."""
         sent = [(b"Host", address.endpoint.authority(address.scheme).encode()), *headers]
-        case.sent += len(address.target) + sum(len(name) + len(value) + 4 for name, value in sent)
-        response = await self._ask(method, address, sent)
+        response = await self._ask(method, address, sent, case)
         connection = response.extensions.get("network_stream")
         case.address = connection.address if isinstance(connection, _NetworkStream) else None
         try:
@@ -123,7 +122,7 @@ class Upstream:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_STOP_SECONDS):
                 await response.aclose()
 
-    async def _ask(self, method: str, address: Address, headers: list[Header]) -> httpcore.Response:
+    async def _ask(self, method: str, address: Address, headers: list[Header], case: Case) -> httpcore.Response:
         endpoint = address.endpoint
         url = httpcore.URL(
             scheme=address.scheme.encode(),
@@ -134,14 +133,18 @@ class Upstream:
         idle = self._limits.idle_seconds
         timeouts = {"connect": idle, "read": idle, "write": idle, "pool": idle}
         request = httpcore.Request(method, url, headers=headers, extensions={"timeout": timeouts})
+        size = len(address.target) + sum(len(name) + len(value) + 4 for name, value in headers)
         try:
             try:
-                return await self._pool.handle_async_request(request)
+                response = await self._pool.handle_async_request(request)
             except (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError):
                 # The server had closed a connection that was kept alive; a GET may be asked again.
-                return await self._pool.handle_async_request(request)
+                response = await self._pool.handle_async_request(request)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            case.sent += size
             raise _failed(endpoint, error) from None
+        case.sent += size
+        return response
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):

@@ -7,7 +7,6 @@ import anyio
 import anyio.abc
 from anyio.streams.tls import TLSStream
 
-from hostside.errors import ConfigError
 from hostside.worker.egress.addresses import Endpoint, parse_endpoint
 from hostside.worker.egress.client_connection import ClientConnection, ClientGone, ClientRequest
 from hostside.worker.egress.decisions import Case, Hops, Recorder, Way
@@ -19,12 +18,11 @@ from hostside.worker.egress.registry_proxy import RegistryProxy
 from hostside.worker.egress.resolver import Dialer
 from hostside.worker.egress.run_authority import RunAuthority
 from hostside.worker.egress.streams import Ahead
-from hostside.worker.egress.tunnel import tunnel
+from hostside.worker.egress.tunnel import Tunnel
 from hostside.worker.egress.upstream import Upstream
 from hostside.worker.model_headers import HOP_BY_HOP, response_headers
 
 READING = frozenset({"GET", "HEAD"})
-_TUNNEL_REASON = "listed"
 #: The presets whose clients print the `error` of a JSON body.
 _JSON_READERS = frozenset({"npm"})
 
@@ -100,9 +98,9 @@ class RequestHandler:
         if request.method == "CONNECT":
             await self._connect(connection, request, case, door)
             return False
-        if request.has_body:
-            raise EgressRefused(*self._why_no_body(request, case))
-        await connection.end_of_request()
+        # One with a body is refused by whoever answers it; what it sends is not read.
+        if not request.has_body:
+            await connection.end_of_request()
         if door is not None:
             await self._through(connection, request, hops, door)
         elif request.target.startswith("/"):
@@ -110,12 +108,6 @@ class RequestHandler:
         else:
             await self._absolute(connection, request, hops)
         return await connection.finish_request()
-
-    def _why_no_body(self, request: ClientRequest, case: Case) -> tuple[int, str, str]:
-        case.preset = named_preset(request.target)
-        if request.method in READING:
-            return 400, "body_refused", "hostside: a request's body is not passed on"
-        return 405, "method_refused", f"hostside: {request.method} is refused: a run only reads (GET and HEAD)"
 
     async def _own_path(self, connection: ClientConnection, request: ClientRequest, hops: Hops) -> None:
         case = hops.case
@@ -217,13 +209,13 @@ class RequestHandler:
             raise EgressRefused(403, "not_listed", self._not_listed(endpoint))
 
     async def _tunnel(self, connection: ClientConnection, endpoint: Endpoint, case: Case) -> None:
-        case.allowed, case.reason = True, _TUNNEL_REASON
+        case.allowed, case.reason = True, "listed"
         dialed = await self._dialer.dial(endpoint)
         case.address = dialed.address
         async with dialed.stream:
             self._recorder.opened(case)
             client, ahead = await connection.switch()
-            await tunnel(client, ahead, dialed.stream, case, self._limits)
+            await Tunnel(client, ahead, dialed.stream, case, self._limits).run()
 
     async def _end_tls(
         self, connection: ClientConnection, endpoint: Endpoint, authority: RunAuthority, case: Case
@@ -267,6 +259,5 @@ def _only_reading(request: ClientRequest, what: str) -> None:
     if request.method not in READING:
         text = f"hostside: {request.method} is not passed on to {what}: a run only reads it (GET and HEAD)"
         raise EgressRefused(405, "method_refused", text)
-
-
-__all__ = ["ConfigError", "Door", "RequestHandler"]
+    if request.has_body:
+        raise EgressRefused(400, "body_refused", "hostside: a request's body is not passed on")

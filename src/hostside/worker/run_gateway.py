@@ -5,7 +5,7 @@ from hostside.core.call import ToolCall, ToolFailure, ToolResult
 from hostside.core.gateway import Gateway
 from hostside.errors import HostsideError
 from hostside.worker.agent import AgentTask
-from hostside.worker.claude_conversation import Clock
+from hostside.worker.run_clock import Clock
 
 
 class WatchedGateway(Gateway):

@@ -6,10 +6,13 @@ from typing import Literal
 
 from hostside.app.doctor_findings import Finding, failed, ok, warning
 from hostside.app.host import App
-from hostside.app.planning import isolation_level
+from hostside.app.planning import isolation_level, run_folders, run_user_of
 from hostside.worker.agent_discovery import find_agent
 from hostside.worker.agent_probe import probe_as_agent
 from hostside.worker.probe_report import ProbeReport
+from hostside.worker.run_places import check_reach
+from hostside.worker.run_user import own_environment
+from hostside.worker.run_user_claim import claimed
 
 _MEND = "docs/concepts/isolation.md says what each level leaves open; `hostside doctor` says how to get a stronger one."
 
@@ -23,13 +26,18 @@ async def probe_agent(agent: Literal["claude", "codex"], *, wished: str | None, 
         level = isolation_level(app.settings, wished, demo=False, secrets_configured=False)
         section = app.settings.agent
         found = find_agent(agent, section.executable if section.kind == agent else None, app.environment)
-        return await probe_as_agent(
-            agent,
-            level=level,
-            executable=found.executable,
-            host_environment=app.environment,
-            state=[app.paths.state, app.paths.database, app.paths.host_key],
-        )
+        user = run_user_of(app.settings)
+        check_reach(user, [found.executable])
+        homes, _ = run_folders(app.settings, app.paths, user)
+        async with claimed(user, level, homes):
+            return await probe_as_agent(
+                agent,
+                level=level,
+                executable=found.executable,
+                host_environment=own_environment(app.environment, user, level),
+                user=user,
+                state=[app.paths.state, app.paths.database, app.paths.host_key],
+            )
 
 
 def probe_findings(report: ProbeReport) -> tuple[Finding, ...]:

@@ -7,14 +7,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from hostside.app.doctor_findings import Finding, failed, ok, warning
+from hostside.app.doctor_findings import Finding, Status, failed, ok, warning
 from hostside.app.server_records import ServerFolder, parse_address
 from hostside.config.host import HostSettings
 from hostside.config.paths import HostPaths
 from hostside.errors import ConfigError
 from hostside.worker.agent_discovery import KNOWN_VERSIONS, find_agent
-from hostside.worker.isolation_level import IsolationLevel, choose, probe_levels
+from hostside.worker.isolation_level import IsolationLevel, IsolationReport, LevelStatus, choose, probe_levels
+from hostside.worker.process import RunUser
+from hostside.worker.run_places import DEFAULT_HOMES, DEFAULT_WORKSPACES, check_passage
+from hostside.worker.run_user import explained, refuse_at_home, resolve_run_user, told
 from hostside.worker.sandbox_args import bwrap_path
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
@@ -51,23 +55,46 @@ def bubblewrap() -> Iterator[Finding]:
 
 
 def isolation(settings: HostSettings) -> Iterator[Finding]:
-    """Try every level, and say what a run gets and why not more (D9)."""
-    report = probe_levels()
+    """Try every level, and say what a run gets and why not more; each level apart where there is something to decide (D9)."""
+    try:
+        user = None if settings.run.user is None else resolve_run_user(settings.run.user)
+        report = explained(probe_levels() if user is None else probe_levels(user), user)
+        found = _chosen(settings, user, report)
+    except ConfigError as error:
+        yield failed("isolation", error.message, error.remedy)
+        return
+    yield found
+    if user is not None or found.status is not Status.OK:
+        yield from (_level(status, user) for status in report.levels if status.level is not IsolationLevel.HOME)
+
+
+def _chosen(settings: HostSettings, user: RunUser | None, report: IsolationReport) -> Finding:
     missing = "; ".join(
         f"{status.level}: {status.reason}" for status in report.levels if not status.available and status.reason
     )
+    if settings.run.isolation == "home":
+        refuse_at_home(user)
     try:
         secrets = bool(settings.secret_references())
         level = choose(settings.run.isolation, secrets_configured=secrets, demo=False, report=report)
     except ConfigError as error:
-        yield failed("isolation", error.message, error.remedy)
-        return
+        return failed("isolation", error.message, error.remedy)
+    if user is not None:
+        check_passage(DEFAULT_HOMES if settings.run.homes is None else Path(settings.run.homes).expanduser(), user)
+        workspaces = settings.run.workspaces
+        check_passage(DEFAULT_WORKSPACES if workspaces is None else Path(workspaces).expanduser(), user)
     status = report.status(level)
     if level is IsolationLevel.BWRAP and not status.reason:
-        yield ok("isolation", level.value)
-        return
+        return ok("isolation", level.value if user is None else f"{level} · as {told(user)}")
     reasons = "; ".join(filter(None, (status.reason, missing if level is not IsolationLevel.BWRAP else "")))
-    yield warning("isolation", f"{level}, but {reasons}", status.remedy or report.levels[0].remedy)
+    return warning("isolation", f"{level}, but {reasons}", status.remedy or report.levels[0].remedy)
+
+
+def _level(status: LevelStatus, user: RunUser | None) -> Finding:
+    name = f"isolation {status.level}"
+    if status.available and not status.reason:
+        return ok(name, "works" if user is None else f"works · as {told(user)}")
+    return warning(name, status.reason, status.remedy)
 
 
 def agents(settings: HostSettings, environment: Mapping[str, str], *, configured: bool) -> Iterator[Finding]:

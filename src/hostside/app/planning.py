@@ -1,7 +1,6 @@
 """From configuration and a person's words to the plan of one run. Nothing is started here."""
 
 import getpass
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from hostside.app.host import App, new_id, utc_now, workspace_tools
 from hostside.config.host import HostSettings
+from hostside.config.paths import HostPaths
 from hostside.config.workflow import Workflow, default_workflow, parse_workflow, workflow_digest
 from hostside.config.workflow import read_workflow as read_operator_workflow
 from hostside.core.canonical import JsonValue
@@ -29,7 +29,11 @@ from hostside.worker.demo_world import DemoWorld, script
 from hostside.worker.isolation import RunIsolation
 from hostside.worker.isolation_level import IsolationLevel, choose, probe_levels
 from hostside.worker.model_usage import ModelBudget
+from hostside.worker.process import RunUser
+from hostside.worker.run_places import DEFAULT_HOMES, DEFAULT_WORKSPACES, check_reach, scratch
 from hostside.worker.run_plan import RunPlan, RunServices
+from hostside.worker.run_user import explained, own_environment, refuse_at_home, resolve_run_user
+from hostside.worker.run_user_claim import claimed
 from hostside.worker.sandbox_args import Bind
 from hostside.worker.scripted import ScriptedRuntime, read_script, scripted_binds
 from hostside.worker.workspace import check_repository
@@ -60,24 +64,48 @@ def isolation_level(
             f"there is no isolation level {requested}.",
             remedy="Use auto, bwrap, user or home.",
         )
-    report = probe_levels() if requested != "home" else None
+    user = None if demo else run_user_of(settings)
+    if requested == "home":
+        refuse_at_home(user)
+    report = explained(probe_levels(user), user) if requested != "home" else None
     return choose(requested, secrets_configured=secrets_configured, demo=demo, report=report)  # type: ignore[arg-type]
 
 
-def isolation_maker(app: App, level: IsolationLevel, home: Path) -> Callable[[Path, Sequence[Bind]], RunIsolation]:
+def run_user_of(settings: HostSettings) -> RunUser | None:
+    """Return the operating system user of runs; None where none is configured. Raises ConfigError for one that cannot be."""
+    return None if settings.run.user is None else resolve_run_user(settings.run.user)
+
+
+def run_folders(settings: HostSettings, paths: HostPaths, user: RunUser | None) -> tuple[Path, Path]:
+    """Return the folder of run homes and that of workspaces: in the host's state, or where `user` can get to (D8)."""
+    run = settings.run
+    homes, workspaces = (paths.runs, paths.workspaces) if user is None else (DEFAULT_HOMES, DEFAULT_WORKSPACES)
+    return (
+        homes if run.homes is None else Path(run.homes).expanduser(),
+        workspaces if run.workspaces is None else Path(run.workspaces).expanduser(),
+    )
+
+
+def isolation_maker(
+    app: App, level: IsolationLevel, home: Path, user: RunUser | None = None
+) -> Callable[[Path, Sequence[Bind]], RunIsolation]:
     """Return a function that makes the isolation of one folder for the host's own set-up, at the run's level."""
-    source = environment_source(app)
+    source = environment_source(app, base=own_environment(app.environment, user, level))
 
     def make(folder: Path, binds: Sequence[Bind]) -> RunIsolation:
-        return RunIsolation(level=level, workspace=folder, home=home, environment=source, ro_binds=tuple(binds))
+        return RunIsolation(
+            level=level, workspace=folder, home=home, environment=source, ro_binds=tuple(binds), user=user
+        )
 
     return make
 
 
-def environment_source(app: App, facts: Mapping[str, str] | None = None) -> EnvironmentSource:
-    """Return the environment contract of this host's runs."""
+def environment_source(
+    app: App, facts: Mapping[str, str] | None = None, *, base: Mapping[str, str] | None = None
+) -> EnvironmentSource:
+    """Return the environment contract of this host's runs; `base` stands in for the host's own variables."""
     return EnvironmentSource(
-        base=app.environment,
+        base=app.environment if base is None else base,
         declared_secrets=app.secrets.names,
         secret_values=frozenset(app.secrets.values.values()),
         run_facts=dict(facts or {}),
@@ -173,13 +201,15 @@ def _family(tool: Tool) -> str:
     return "git" if tool.spec.name.startswith("git_") else "files"
 
 
-async def read_workflow(app: App, wishes: RunWishes, repository: Path | None, level: IsolationLevel) -> Workflow:
+async def read_workflow(
+    app: App, wishes: RunWishes, repository: Path | None, level: IsolationLevel, user: RunUser | None = None
+) -> Workflow:
     """Return the workflow: the operator's file, else the one committed on the repository's default branch, else a default.
 
     Read once, from the operator's path or a commit, never from a workspace (D16). With `strict` a key that is not
     trusted stops the run instead of being ignored.
     """
-    raw = await _workflow_bytes(app, wishes, repository, level)
+    raw = await _workflow_bytes(app, wishes, repository, level, user)
     if raw is None:
         return default_workflow()
     trusted = app.trust.is_trusted(workflow_digest(raw))
@@ -193,18 +223,20 @@ async def read_workflow(app: App, wishes: RunWishes, repository: Path | None, le
     return workflow
 
 
-async def _workflow_bytes(app: App, wishes: RunWishes, repository: Path | None, level: IsolationLevel) -> bytes | None:
+async def _workflow_bytes(
+    app: App, wishes: RunWishes, repository: Path | None, level: IsolationLevel, user: RunUser | None
+) -> bytes | None:
     if wishes.workflow_file is not None:
         return read_operator_workflow(wishes.workflow_file)
     if repository is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="hostside-") as scratch:
-        home, folder = Path(scratch) / "home", Path(scratch) / "work"
-        home.mkdir(mode=0o700)
-        folder.mkdir(mode=0o700)
-        make = isolation_maker(app, level, home)
-        isolation = make(folder, (Bind(source=repository, target=str(repository)),))
-        return await read_committed(isolation, repository, app.settings.run.base_branch or "HEAD", "WORKFLOW.md")
+    homes, _ = run_folders(app.settings, app.paths, user)
+    # Claimed already here: a live run of the same user could change what this git prints.
+    async with claimed(user, level, homes):
+        with scratch(user, homes) as (home, folder):
+            make = isolation_maker(app, level, home, user)
+            isolation = make(folder, (Bind(source=repository, target=str(repository)),))
+            return await read_committed(isolation, repository, app.settings.run.base_branch or "HEAD", "WORKFLOW.md")
 
 
 async def plan_run(app: App, wishes: RunWishes, *, demo: bool = False) -> RunPlan:
@@ -217,12 +249,16 @@ async def plan_run(app: App, wishes: RunWishes, *, demo: bool = False) -> RunPla
         settings, wishes.isolation, demo=False, secrets_configured=bool(settings.secret_references())
     )
     kind = wishes.agent or settings.agent.kind
+    user = None if demo else run_user_of(settings)
     repository = repository_of(settings)
-    workflow = await read_workflow(app, wishes, repository, level)
+    check_reach(user, [] if repository is None else [repository])
+    workflow = await read_workflow(app, wishes, repository, level, user)
     tracker_name, adapter = app.tracker(workflow.tracker.name or workflow.tracker.kind)
     agent = agent_of(app, kind, workflow)
     runtime = runtime_of(kind, script() if demo else _script_of(settings), edge=settings.agent.edge)
-    workspaces = Path(settings.run.workspaces).expanduser() if settings.run.workspaces else app.paths.workspaces
+    binds = binds_of(agent)
+    check_reach(user, [bind.source for bind in binds])
+    homes, workspaces = run_folders(settings, app.paths, user)
     return RunPlan(
         run_id=new_id("r"),
         identifier=wishes.identifier,
@@ -230,19 +266,19 @@ async def plan_run(app: App, wishes: RunWishes, *, demo: bool = False) -> RunPla
         adapter=adapter,
         runtime=runtime,
         agent=agent,
-        agent_binds=binds_of(agent),
+        agent_binds=binds,
         workflow=workflow,
         repository=repository,
         base_branch=settings.run.base_branch,
         workspaces=workspaces,
-        runs_folder=app.paths.runs,
+        runs_folder=homes,
         level=level,
-        user=None,
+        user=user,
         profile=Profile(settings.run.profile),
         policy=app.policy(),
         policy_sha256=app.policy_sha256(),
         workspace_tools=offered_tools(settings, agent.native_tools),
-        host_environment=app.environment,
+        host_environment=own_environment(app.environment, user, level),
         # By name the agent's own variable passes: what it holds in the run is the run's token, and values are looked at too.
         secret_names=(app.secrets.names | adapter.secret_environment_names()) - frozenset(KEY_VARIABLES),
         secret_values=frozenset(app.secrets.values.values()),

@@ -5,7 +5,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from hostside.config.host_values import (
     HostPath,
@@ -26,6 +36,14 @@ from hostside.core.redaction import Redactor
 from hostside.errors import ConfigError
 
 MAX_BYTES = 262_144
+_USER = r"^([a-z_][a-z0-9_.-]{0,31}|[1-9][0-9]{0,9})$"
+UserName = Annotated[
+    str,
+    # A number may be written as one: it names the user, as its text does.
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    Field(pattern=_USER),
+    WithJsonSchema({"type": "string", "pattern": _USER}),
+]
 
 
 class Section(BaseModel):
@@ -168,8 +186,17 @@ class RunSection(Section):
     isolation: Literal["auto", "bwrap", "user", "home"] = Field(
         default="auto", description="The walls around a run; `auto` takes the strongest that this machine has."
     )
+    user: UserName | None = Field(
+        default=None,
+        description="The operating system user of a run's processes, by name or number; only for a host that is root.",
+    )
     workspaces: HostPath | None = Field(
-        default=None, description="The folder of all workspaces; else one in the state."
+        default=None,
+        description="The folder of all workspaces; else one in the state, with `user` `/var/lib/hostside/workspaces`.",
+    )
+    homes: HostPath | None = Field(
+        default=None,
+        description="The folder of all run homes; else one in the state, with `user` `/var/lib/hostside/runs`.",
     )
     repository: HostPath | None = Field(default=None, description="The local repository that workspaces are made from.")
     base_branch: str | None = Field(

@@ -14,6 +14,7 @@ from hostside.worker.checkout_lock import alone_at, mark_finished, mark_unfinish
 from hostside.worker.isolation import RunIsolation
 from hostside.worker.process import Completed, LaunchError
 from hostside.worker.removal import remove_tree
+from hostside.worker.run_places import give
 from hostside.worker.sandbox_args import Bind
 from hostside.worker.workspace import WorkspaceError, WorkspacePlace
 
@@ -139,10 +140,18 @@ async def _create(
 ) -> None:
     try:
         building = new_building(place)
+        give(building, place.owner)
     except OSError as exc:
         raise _no_room(place, exc) from None
     try:
-        await _populate(building, repository=repository, branch=checkout.branch, base=base, isolation_for=isolation_for)
+        await _populate(
+            building,
+            repository=repository,
+            branch=checkout.branch,
+            base=base,
+            isolation_for=isolation_for,
+            foreign=place.owner is not None,
+        )
         built = Checkout(path=building, branch=checkout.branch, remote=checkout.remote, created=True)
         await verify(built, isolation_for(building, ()))
         _put_in_place(place, building)
@@ -174,7 +183,13 @@ async def _finish(place: WorkspacePlace, checkout: Checkout, after_create: After
 
 
 async def _populate(
-    folder: Path, *, repository: Path | None, branch: str, base: str | None, isolation_for: IsolationFor
+    folder: Path,
+    *,
+    repository: Path | None,
+    branch: str,
+    base: str | None,
+    isolation_for: IsolationFor,
+    foreign: bool = False,
 ) -> None:
     if repository is None:
         isolation = isolation_for(folder, ())
@@ -183,6 +198,9 @@ async def _populate(
     isolation = isolation_for(folder, (Bind(source=repository, target=str(repository)),))
     # Through the transport, not by copying files: links and alternates of the source stay outside.
     clone = ["clone", "--quiet", "--no-local", "--no-tags", "--template=", "--origin", "origin"]
+    if foreign:
+        # The other side of the transport reads none of our options, and refuses a repository of another user.
+        clone += ["--upload-pack", "git -c 'safe.directory=*' upload-pack"]
     if base is not None:
         clone += ["--branch", base]
     await _git(isolation, [*clone, "--", str(repository), "."])

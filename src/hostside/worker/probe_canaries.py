@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,7 +153,7 @@ async def _tcp_server(reply: Callable[[bytes], bytes]) -> AsyncIterator[int]:
 
 def _answering(
     reply: Callable[[bytes], bytes],
-) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]:
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             if asked := await reader.read(4096):
@@ -196,7 +196,7 @@ def _shared_memory(content: bytes) -> Iterator[int | None]:
         yield None
         return
     try:
-        ctypes.memmove(address, content, len(content))
+        ctypes.memmove(ctypes.c_void_p(address), content, len(content))
         yield segment
     finally:
         libc.shmdt(ctypes.c_void_p(address))

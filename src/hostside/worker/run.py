@@ -33,6 +33,7 @@ from hostside.worker.process_identity import started_at
 from hostside.worker.run_events import EventHub, RunEvents
 from hostside.worker.run_model import issue_model_access, with_budget
 from hostside.worker.run_plan import RunPlan, RunReport, RunServices
+from hostside.worker.run_user_claim import RunUserBusy, claimed
 from hostside.worker.sandbox_args import Bind
 from hostside.worker.workspace import WorkspaceError, branch_name, make_run_home, place
 
@@ -45,7 +46,7 @@ _END_STATES = {
     EndState.FAILED: RunState.FAILED,
     EndState.CANCELLED: RunState.CANCELLED,
 }
-_REFUSED_CODES = frozenset({"refused", "not_dispatchable", "not_active", "missing_tracker_secret"})
+_REFUSED_CODES = frozenset({"refused", "not_dispatchable", "not_active", "missing_tracker_secret", RunUserBusy.reason})
 
 
 class RunStopped(HostsideError):
@@ -85,9 +86,12 @@ class RunWorker:
         outcome = AgentOutcome(state=EndState.CANCELLED, reason="stopped")
         try:
             await self._create()
-            outcome = await self._attempt()
+            async with claimed(self._plan.user, self._plan.level, self._plan.runs_folder, self._events.tell):
+                outcome = await self._attempt()
         except RunStopped as stopped:
             outcome = self._explain(stopped.reason, stopped.message, stopped.remedy)
+        except RunUserBusy as busy:
+            outcome = self._explain(busy.reason, busy.message, busy.remedy)
         except (WorkspaceError, ConfigError) as error:
             outcome = self._explain("workspace_failed", error.message, error.remedy)
         except HookFailed as error:
@@ -135,12 +139,12 @@ class RunWorker:
         plan = self._plan
         plan.adapter.check_credential()
         issue = await self._issue()
-        home = make_run_home(plan.runs_folder, plan.run_id)
+        home = make_run_home(plan.runs_folder, plan.run_id, plan.user)
 
         def isolation_for(folder: Path, binds: Sequence[Bind]) -> RunIsolation:
             return self._isolation(folder, home, tuple(binds), issue)
 
-        where = place(plan.workspaces, issue.identifier)
+        where = place(plan.workspaces, issue.identifier, plan.user)
         refuse_inside = getattr(plan.adapter, "refuse_inside", None)
         if refuse_inside is not None:
             refuse_inside(where.path)

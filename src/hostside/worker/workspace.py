@@ -10,7 +10,9 @@ from pathlib import Path
 from hostside.config.paths import make_private
 from hostside.core.issue import Issue
 from hostside.errors import ConfigError, HostsideError
+from hostside.worker.process import RunUser
 from hostside.worker.removal import remove_tree
+from hostside.worker.run_places import give, make_passage
 
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 #: Looks like a key that was changed: only a key that was may look so, or two issues could share one.
@@ -61,41 +63,55 @@ def branch_name(issue: Issue) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspacePlace:
-    """Where a workspace is or will be. `path` is a strict descendant of `root` by real path."""
+    """Where a workspace is or will be, and whose (None: the host's). `path` is a strict descendant of `root` by real path."""
 
     root: Path
     path: Path
     key: str
+    owner: RunUser | None = None
 
 
-def place(root: Path, identifier: str) -> WorkspacePlace:
+def place(root: Path, identifier: str, owner: RunUser | None = None) -> WorkspacePlace:
     """Return the place of an issue's workspace, its root made (0700) where it is missing.
 
     A root that exists keeps its mode; it may be reached through a link of the operator's. Raises WorkspaceError when
     it is another user's or open to others' changes, and when the workspace is not contained: it may not exist yet, but
-    what exists must be a real folder, not a link (R-092). Raises ConfigError when the root cannot be made.
+    what exists must be a real folder, not a link (R-092), and the owner's. Raises ConfigError when the root cannot be made.
+
+    With an `owner` the root is a passage instead: that user can walk through it (`run_places.make_passage`).
     """
     key = workspace_key(identifier)
-    real_root = _root(root)
+    real_root = _root(root) if owner is None else make_passage(root, owner)
     path = real_root / key
     if path.parent != real_root or path == real_root:
         raise WorkspaceError(f"{path} is not inside {real_root}.", remedy="Choose another workspace root.")
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise WorkspaceError(f"{path} is not a folder.", remedy="Remove it; a run makes a folder of its own there.")
-    return WorkspacePlace(root=real_root, path=path, key=key)
+    if owner is not None and path.exists() and path.stat().st_uid != owner.uid:
+        raise WorkspaceError(
+            f"{path} belongs to another user than run.user.",
+            remedy=f"Move it away, or run: chown -hR {owner.uid}:{owner.gid} {path}",
+        )
+    return WorkspacePlace(root=real_root, path=path, key=key, owner=owner)
 
 
-def make_run_home(runs: Path, run_id: str) -> Path:
+def make_run_home(runs: Path, run_id: str, owner: RunUser | None = None) -> Path:
     """Return a fresh folder for one run's agent home (0700), beside every workspace, never inside one (R-095).
+
+    With an `owner` it is that user's, and what leads there a passage (`run_places.make_passage`).
 
     Raises WorkspaceError when this run has one already, ConfigError when it cannot be made or its place is a link,
     and ValueError for anything but a run id.
     """
     if not re.fullmatch(r"[A-Za-z0-9-]{1,64}", run_id):
         raise ValueError("not a run id")
-    home = make_private(make_private(runs) / run_id) / "home"
+    if owner is None:
+        home = make_private(make_private(runs) / run_id) / "home"
+    else:
+        home = make_passage(make_passage(runs, owner) / run_id, owner) / "home"
     try:
         os.mkdir(home, 0o700)
+        give(home, owner)
     except FileExistsError:
         raise WorkspaceError(
             f"{home} exists already.", remedy="Start the run again; it gets an id of its own."

@@ -21,7 +21,6 @@ from tests.worker.conftest import IsolationFactory
 from tests.worker.egress.world import World
 
 NODE = "/opt/node"
-PYTHON = "/opt/python"
 OUTPUT_BYTES = 400_000
 
 
@@ -88,12 +87,18 @@ def node_binds() -> list[Bind]:
     return [Bind(source=Path(spec.origin).parent, target=NODE)]
 
 
-def python_binds() -> list[Bind]:
-    """The Python that runs the tests, with its pip, at `PYTHON`."""
+def python_prefix() -> Path:
+    """The Python that runs the tests, with its pip. It finds its own library only where it was installed."""
     prefix = Path(sys.base_prefix).resolve()
     if not list(prefix.glob("lib/python3.*/site-packages/pip")):
         pytest.skip("the Python that runs the tests has no pip: pip inside a sandbox cannot be tried")
-    return [Bind(source=prefix, target=PYTHON)]
+    return prefix
+
+
+def python_binds() -> list[Bind]:
+    """It, where it is on the host."""
+    prefix = python_prefix()
+    return [] if prefix.is_relative_to("/usr") else [Bind(source=prefix, target=str(prefix))]
 
 
 def told(done: Completed) -> tuple[int, str]:

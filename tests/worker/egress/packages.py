@@ -1,6 +1,7 @@
 """Tiny packages and the registries that serve them, made in the test."""
 
 import base64
+import gzip
 import hashlib
 import io
 import json
@@ -15,13 +16,13 @@ TINY = "1.0.0"
 
 def tar(files: Mapping[str, str]) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, text in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(text.encode())
             entry.mode = 0o644
             archive.addfile(entry, io.BytesIO(text.encode()))
-    return buffer.getvalue()
+    return gzip.compress(buffer.getvalue(), mtime=0)
 
 
 def npm_package(name: str = "tiny") -> bytes:

@@ -8,9 +8,9 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from hostside.errors import ConfigError
 from hostside.worker.egress.addresses import DEFAULT_PORTS, Endpoint, parse_endpoint
@@ -53,6 +53,11 @@ class Address:
     def target(self) -> str:
         """Path and query, as a request line has them."""
         return f"{self.path}?{self.query}" if self.query else self.path
+
+    @property
+    def decoded(self) -> str:
+        """The address with its path decoded: clients write one path in several ways."""
+        return str(replace(self, path=unquote(self.path)))
 
     def is_below(self, base: "Address") -> bool:
         """Return whether it is `base`, which ends with a slash, or below it."""
@@ -128,7 +133,7 @@ class Registries:
 
     def mark(self, address: Address) -> str:
         """Return what only the host can write for an address."""
-        return hmac.new(self.key, str(address).encode(), "sha256").hexdigest()[:32]
+        return hmac.new(self.key, address.decoded.encode(), "sha256").hexdigest()[:32]
 
     def learn(self, preset: str, endpoints: Iterable[Endpoint]) -> None:
         """Remember hosts that the registry's own documents name as those of its files."""

@@ -121,7 +121,7 @@ def _pypi(rest: str, query: str, registries: Registries) -> Wanted:
         raise BadPath("the paths of pypi begin with /registry/pypi/simple/")
     _, project, mark, scheme, host, path = parts
     try:
-        endpoint = parse_endpoint(host)
+        endpoint = parse_endpoint(unquote(host))
     except ValueError as error:
         raise BadPath(str(error)) from None
     if scheme not in ("http", "https"):

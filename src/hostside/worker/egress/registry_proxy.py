@@ -137,7 +137,7 @@ class RegistryProxy:
         if wanted.mark not in marks:
             # The link comes from a cache that is older than this run.
             files = await self._consult(Content.INDEX, "pypi", f"{wanted.project}/")
-            if files.isdisjoint({address, plain}):
+            if {file.decoded for file in files}.isdisjoint({address.decoded, plain.decoded}):
                 text = f"hostside: the registry pypi names no such file of {wanted.project}"
                 raise EgressRefused(403, "file_not_named", text)
         return address, True

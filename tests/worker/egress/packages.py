@@ -87,6 +87,11 @@ def simple_index(files: str, content: bytes, name: str = "tiny") -> Page:
 def simple_json(files: str, content: bytes, name: str = "tiny") -> Page:
     """The same as JSON."""
     filename = f"{name}-{TINY}-py3-none-any.whl"
-    file = {"filename": filename, "url": f"{files}/{filename}", "hashes": {"sha256": sha256(content)}, "size": len(content)}
+    file = {
+        "filename": filename,
+        "url": f"{files}/{filename}",
+        "hashes": {"sha256": sha256(content)},
+        "size": len(content),
+    }
     document = {"meta": {"api-version": "1.1"}, "name": name, "versions": [TINY], "files": [file]}
     return Page(body=json.dumps(document).encode(), content_type="application/vnd.pypi.simple.v1+json")

@@ -85,9 +85,28 @@ def test_an_unknown_preset_is_refused_with_the_ones_that_exist() -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    ["example.com:0", "example.com:65536", "example.com:", ":443", "exa mple.com:443", "127.1:80", "2130706433:80"]
-    + ["0x7f000001:80", "0177.0.0.1:80", "::1:80", "[::1:80", "[fe80::1%eth0]:80", "-a.com:1", "a..b:1", "*.example.com:443"]
-    + ["https://example.com:443", "user@example.com:443", "ex\u00e4mple.com:443", "a\n.com:1", "example.com:\u0664\u0664"],
+    [
+        "example.com:0",
+        "example.com:65536",
+        "example.com:",
+        ":443",
+        "exa mple.com:443",
+        "127.1:80",
+        "2130706433:80",
+        "0x7f000001:80",
+        "0177.0.0.1:80",
+        "::1:80",
+        "[::1:80",
+        "[fe80::1%eth0]:80",
+        "-a.com:1",
+        "a..b:1",
+        "*.example.com:443",
+        "https://example.com:443",
+        "user@example.com:443",
+        "ex\u00e4mple.com:443",
+        "a\n.com:1",
+        "example.com:\u0664\u0664",
+    ],
 )
 def test_what_is_no_host_and_port_is_refused(entry: str) -> None:
     with pytest.raises(ConfigError, match="is not host:port"):

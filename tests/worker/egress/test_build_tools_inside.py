@@ -51,10 +51,14 @@ async def test_cargo_reads_crates_and_its_lock_file_keeps_the_registrys_name(
         world.place("crates.test", files_port)
         world.know(upstream("crates", "http://index.test/"))
         inside = make(isolate, world, cargo_binds())
-        inside.write("Cargo.toml", '[package]\nname = "app"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\ntiny = "1"\n')
+        inside.write(
+            "Cargo.toml", '[package]\nname = "app"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\ntiny = "1"\n'
+        )
         (inside.isolation.workspace / "src").mkdir()
         inside.write("src/main.rs", "fn main() { tiny::hello() }\n")
-        done = await inside.run("export PATH=/opt/rust/bin:$PATH; cargo fetch && cargo metadata --offline -q >/dev/null", "crates")
+        done = await inside.run(
+            "export PATH=/opt/rust/bin:$PATH; cargo fetch && cargo metadata --offline -q >/dev/null", "crates"
+        )
     assert done.exit_code == 0, told(done)
     tiny = next(one for one in tomllib.loads(inside.read("Cargo.lock"))["package"] if one["name"] == "tiny")
     assert (tiny["checksum"], tiny["source"].partition("+")[0]) == (sha256(crate), "registry")
@@ -76,7 +80,8 @@ async def test_maven_reads_through_the_mirror(isolate: IsolationFactory, world: 
         world.place("central.test", port)
         world.know(upstream("maven", "http://central.test/maven2"))
         inside = make(isolate, world, maven_binds())
-        pom = "<project><modelVersion>4.0.0</modelVersion><groupId>a</groupId><artifactId>b</artifactId><version>1</version></project>"
+        names = "<groupId>a</groupId><artifactId>b</artifactId><version>1</version>"
+        pom = f"<project><modelVersion>4.0.0</modelVersion>{names}</project>"
         inside.write("pom.xml", pom)
         done = await inside.run("mvn -B -q validate clean || true", "maven")
         listed = list(world.decisions)
@@ -95,11 +100,15 @@ async def test_apt_reads_an_archive_by_its_own_address(isolate: IsolationFactory
     (root / "DEBIAN").mkdir(parents=True)
     fields = "Package: tiny\nVersion: 1.0\nArchitecture: all\nMaintainer: A <a@example.com>\nDescription: tiny\n"
     (root / "DEBIAN" / "control").write_text(fields)
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", root, tmp_path / "tiny.deb"], check=True, capture_output=True)
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "-b", root, tmp_path / "tiny.deb"], check=True, capture_output=True
+    )
     package = (tmp_path / "tiny.deb").read_bytes()
     packages = f"{fields}Filename: pool/tiny_1.0_all.deb\nSize: {len(package)}\nSHA256: {sha256(package)}\n".encode()
     digest = hashlib.sha256(packages).hexdigest()
-    release = f"Suite: stable\nCodename: stable\nArchitectures: all amd64\nComponents: main\nSHA256:\n {digest} {len(packages)} main/binary-all/Packages\n {digest} {len(packages)} main/binary-amd64/Packages\n"
+    listed = [f" {digest} {len(packages)} main/binary-{cpu}/Packages" for cpu in ("all", "amd64")]
+    head = ["Suite: stable", "Codename: stable", "Architectures: all amd64", "Components: main", "SHA256:"]
+    release = "\n".join([*head, *listed, ""])
     archive = "/debian/dists/stable"
     site = Site(
         {

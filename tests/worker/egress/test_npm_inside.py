@@ -12,7 +12,7 @@ from tests.worker.egress.world import Site, World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.system, pytest.mark.usefixtures("bwrap")]
 
-NPM = f"export PATH={NODE}/bin:$PATH; npm() {{ node {NODE}/lib/node_modules/npm/bin/npm-cli.js \"$@\"; }}; "
+NPM = f'export PATH={NODE}/bin:$PATH; npm() {{ node {NODE}/lib/node_modules/npm/bin/npm-cli.js "$@"; }}; '
 HOST = "http://registry.test"
 
 

@@ -132,7 +132,10 @@ MALFORMED = {
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
     "two hosts": (b"GET http://example.com/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
     "no host": (b"GET http://example.com/ HTTP/1.1\r\n\r\n", 400),
-    "two lengths": (b"GET http://example.com/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+    "two lengths": (
+        b"GET http://example.com/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        400,
+    ),
     "an unknown coding": (b"GET http://example.com/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
     "white space before a colon": (b"GET http://example.com/ HTTP/1.1\r\nHost : a\r\n\r\n", 400),
     "a zero byte": (b"GET http://example.com/ HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", 400),
@@ -169,10 +172,13 @@ async def test_a_client_that_never_finishes_its_head_is_cut_off(world: World) ->
 
 
 async def test_one_connection_too_many_is_told_so(world: World) -> None:
-    async with world.serving(limits=EgressLimits(connections=2)) as address:
-        async with await anyio.connect_tcp(*address) as one, await anyio.connect_tcp(*address) as two:
-            await one.send(b"GET ")
-            await two.send(b"GET ")
-            answer = await raw(address, b"")
+    async with (
+        world.serving(limits=EgressLimits(connections=2)) as address,
+        await anyio.connect_tcp(*address) as one,
+        await anyio.connect_tcp(*address) as two,
+    ):
+        await one.send(b"GET ")
+        await two.send(b"GET ")
+        answer = await raw(address, b"")
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert "too_many_connections" in [one.reason for one in world.decisions]

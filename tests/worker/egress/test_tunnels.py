@@ -1,5 +1,6 @@
 """CONNECT to a listed endpoint: bytes both ways, counted and bounded, to the one address that was checked."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -32,11 +33,9 @@ def server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
 
     def one(connection: socket.socket) -> None:
         connection.settimeout(20)
-        with connection:
-            try:
-                serve(connection)
-            except OSError:
-                pass  # the other side hung up, which some tests are about
+        # The other side hangs up: some tests are about that.
+        with connection, contextlib.suppress(OSError):
+            serve(connection)
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()
@@ -79,12 +78,12 @@ async def read_all(stream: anyio.abc.ByteStream) -> bytes:
 async def test_a_tunnel_passes_both_ways_and_hands_on_an_end(world: World) -> None:
     with server(echo) as port:
         where = world.place("echo.test", port)
-        async with world.serving("echo.test:443") as address:
-            async with await anyio.connect_tcp(*address) as stream:
-                await stream.send(CONNECT + b"ahead ")
-                await stream.send(b"and after")
-                await stream.send_eof()
-                answer = await read_all(stream)
+        async with world.serving("echo.test:443") as address, await anyio.connect_tcp(*address) as stream:
+            await stream.send(CONNECT + b"ahead ")
+            await stream.send(b"and after")
+            await stream.send_eof()
+            answer = await read_all(stream)
+            await world.recorded(2)
     assert (answer.startswith(OPEN), answer.endswith(b"\r\n\r\nAHEAD AND AFTER")) == (True, True)
     phases = [(one.phase, one.allowed, one.reason, one.address, one.headers[1]) for one in world.decisions]
     assert phases == [(phase, True, "listed", where, ("x-canary", "c4n4ry")) for phase in ("opened", "closed")]
@@ -94,10 +93,9 @@ async def test_a_tunnel_passes_both_ways_and_hands_on_an_end(world: World) -> No
 async def test_the_other_side_may_end_first(world: World) -> None:
     with server(greet_and_go) as port:
         world.place("echo.test", port)
-        async with world.serving("echo.test:443") as address:
-            async with await anyio.connect_tcp(*address) as stream:
-                await stream.send(CONNECT)
-                assert (await read_all(stream)).endswith(b"\r\n\r\nbye")
+        async with world.serving("echo.test:443") as address, await anyio.connect_tcp(*address) as stream:
+            await stream.send(CONNECT)
+            assert (await read_all(stream)).endswith(b"\r\n\r\nbye")
 
 
 async def test_what_a_tunnel_receives_is_bounded(world: World) -> None:
@@ -141,7 +139,7 @@ async def test_the_end_of_the_run_ends_its_tunnels_and_records_them(world: World
             assert (await stream.receive()).startswith(OPEN)
         assert await read_all(stream) == b""
         await stream.aclose()
-    assert [one.phase for one in world.decisions] == ["opened", "closed"]
+    assert [(one.phase, one.reason) for one in world.decisions] == [("opened", "listed"), ("closed", "run_ended")]
 
 
 async def test_two_hundred_clients_at_once_are_all_served(world: World) -> None:

@@ -2,10 +2,12 @@
 
 import ipaddress
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -30,6 +32,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
+    """A request that arrived. Header names are in lower case."""
+
     method: str
     path: str
     headers: Mapping[str, str]
@@ -51,14 +55,15 @@ class Site:
         return found or Page(status=404, body=b"not here", content_type="text/plain")
 
     @contextmanager
-    def serving(self) -> Iterator[int]:
+    def serving(self, context: ssl.SSLContext | None = None) -> Iterator[int]:
+        """Serve on loopback, over TLS where a context is given. Yields the port."""
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                site.asked.append(Asked(method=self.command, path=self.path, headers=dict(self.headers)))
+                site.asked.append(Asked(method=self.command, path=self.path, headers=_lower(self.headers)))
                 page = site.page(self.path)
                 self.send_response(page.status)
                 for name, value in {"Content-Type": page.content_type, **page.headers}.items():
@@ -81,6 +86,8 @@ class Site:
                 pass  # a client that hangs up is part of some tests
 
         with Server(("127.0.0.1", 0), Handler) as server:
+            if context is not None:
+                server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
             thread.start()
             try:
@@ -88,6 +95,10 @@ class Site:
             finally:
                 server.shutdown()
                 thread.join(timeout=5)
+
+
+def _lower(headers: Message) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 @dataclass(slots=True)
@@ -162,10 +173,16 @@ class World:
     @asynccontextmanager
     async def serving(self, *entries: str, **changes: Any) -> AsyncIterator[tuple[str, int]]:
         """Serve a policy on loopback. Yields the proxy's address."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        address = listener.getsockname()[:2]
-        async with self.proxy(listener, entries, address=address, **changes):
-            yield address
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            address = listener.getsockname()[:2]
+            async with self.proxy(listener, entries, address=address, **changes):
+                yield address
+
+    async def recorded(self, count: int) -> None:
+        """Wait for so many decisions."""
+        with anyio.fail_after(10):
+            while len(self.decisions) < count:
+                await anyio.sleep(0.005)
 
     def told(self) -> list[tuple[str, str, bool, str]]:
         """Method, host and port, allowed, reason of every decision."""

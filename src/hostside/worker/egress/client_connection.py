@@ -92,7 +92,7 @@ class ClientConnection:
     async def while_connected(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work`, unless the client hangs up first: then it is cancelled. Raises what `work` raises, and ClientGone."""
         failure: EgressRefused | None = None
-        gone = False
+        gone, done = False, False
 
         async def watch() -> None:
             nonlocal gone
@@ -109,12 +109,14 @@ class ClientConnection:
             tasks.start_soon(watch)
             try:
                 await work()
+                # A client that hangs up once it has everything has missed nothing.
+                done = True
             except EgressRefused as refused:
                 failure = refused
             except ClientGone:
                 gone = True
             tasks.cancel_scope.cancel()
-        if gone:
+        if gone and not done:
             raise ClientGone
         if failure is not None:
             raise failure

@@ -76,7 +76,10 @@ class RequestHandler:
             hops.case.reason = "too_long"
             raise ClientGone from None
         except ClientGone:
-            hops.case.reason = "client_gone" if hops.case.allowed else hops.case.reason
+            _cut_short(hops.case, "client_gone")
+            raise
+        except anyio.get_cancelled_exc_class():
+            _cut_short(hops.case, "run_ended")
             raise
         except EgressRefused as refused:
             await self._refuse(connection, hops.case, refused)
@@ -253,6 +256,12 @@ class RequestHandler:
 def _describe(case: Case, request: ClientRequest) -> None:
     case.method, case.path = request.method, request.target
     case.headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers)
+
+
+def _cut_short(case: Case, reason: str) -> None:
+    # Another reason is the one why it ended.
+    if case.reason in ("listed", "registry"):
+        case.reason = reason
 
 
 def _only_reading(request: ClientRequest, what: str) -> None:

@@ -48,6 +48,7 @@ class Tunnel:
         while True:
             if self._case.sent + len(data) > self._limits.tunnel_sent_bytes:
                 self._stop("too_much_sent")
+                return
             if data:
                 await self._remote.send(data)
                 self._case.sent += len(data)
@@ -60,6 +61,7 @@ class Tunnel:
             self._case.received += len(data)
             if self._case.received > self._limits.response_bytes:
                 self._stop("answer_too_large")
+                return
             await self._client.send(data)
             self._last = anyio.current_time()
 
@@ -70,7 +72,6 @@ class Tunnel:
         self._stop("too_long" if now >= end else "idle")
 
     def _stop(self, reason: str) -> None:
-        # The next await of either direction does not return: nothing beyond the bound passes.
         self._case.reason = reason
         self._whole.cancel()
 

@@ -1,4 +1,4 @@
-"""A Python with this package's dependencies that any user of the machine can start: the tests' own may be in a private home."""
+"""A Python with this package's dependencies that any user can start: the tests' own may be in a private home."""
 
 import importlib.metadata
 import os
@@ -52,7 +52,7 @@ def _starts(path: Path, uid: int, *, probe: tuple[str, ...] = ()) -> bool:
 
 
 def _needed(name: str, known: set[str]) -> set[str]:
-    """The distributions here that `name` can require, with those in `known`; extras too, since one may ask another for them."""
+    """`known` and the distributions here that `name` can require; extras too, since one may ask another for them."""
     for requirement in importlib.metadata.requires(name) or ():
         found = _NAME.match(requirement)
         if found is None or found[0].lower() in known:

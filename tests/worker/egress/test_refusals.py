@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from hostside.worker.egress.policy import EgressLimits
+from hostside.worker.egress.resolver import SystemResolver, TcpConnector
 from tests.worker.egress.world import Page, Site, World, ask, raw
 
 pytestmark = pytest.mark.anyio
@@ -182,3 +183,17 @@ async def test_one_connection_too_many_is_told_so(world: World) -> None:
         answer = await raw(address, b"")
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert "too_many_connections" in [one.reason for one in world.decisions]
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True])
+def test_the_hosts_own_resolver_and_sockets_meet_the_same_rules(use_uvloop: bool) -> None:
+    async def tries() -> list[tuple[int, bytes]]:
+        world = World()
+        with Site({"/": Page(body=b"hello")}).serving() as port:
+            by_name, literal = f"localhost:{port}", f"127.0.0.1:{port}"
+            settings = {"resolver": SystemResolver(), "connector": TcpConnector(), "private": [literal]}
+            async with world.serving(by_name, literal, **settings) as address:
+                asked = [await ask(address, f"http://{where}/") for where in (by_name, literal)]
+        return [(status, body[:5]) for status, _, body in asked]
+
+    assert anyio.run(tries, backend_options={"use_uvloop": use_uvloop}) == [(403, b"hosts"), (200, b"hello")]

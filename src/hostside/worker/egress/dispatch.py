@@ -25,6 +25,8 @@ from hostside.worker.model_headers import HOP_BY_HOP, response_headers
 READING = frozenset({"GET", "HEAD"})
 #: The presets whose clients print the `error` of a JSON body.
 _JSON_READERS = frozenset({"npm"})
+#: What only came to light after the policy had allowed the name, and undoes that.
+_FORBIDDEN_AFTER_ALL = frozenset({"private_address", "redirect_refused"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +94,12 @@ class RequestHandler:
     async def _refuse(self, connection: ClientConnection, case: Case, refused: EgressRefused) -> None:
         case.reason = refused.code
         case.address = refused.address or case.address
-        # What was only found out after the look-up was allowed by name; nothing but a forbidden address undoes that.
-        case.allowed = case.allowed and refused.code not in ("private_address", "redirect_refused")
+        case.allowed = case.allowed and refused.code not in _FORBIDDEN_AFTER_ALL
         await connection.refuse(refused, self._policy.name, as_json=case.preset in _JSON_READERS)
 
     async def _serve(self, connection: ClientConnection, request: ClientRequest, hops: Hops, door: Door | None) -> bool:
-        case = hops.case
         if request.method == "CONNECT":
-            await self._connect(connection, request, case, door)
+            await self._connect(connection, request, hops.case, door)
             return False
         # One with a body is refused by whoever answers it; what it sends is not read.
         if not request.has_body:
@@ -127,8 +127,8 @@ class RequestHandler:
         await self._registry(connection, request, wanted, hops)
 
     async def _through(self, connection: ClientConnection, request: ClientRequest, hops: Hops, door: Door) -> None:
-        case, endpoint = hops.case, door.endpoint
-        case.way, case.endpoint = Way.REGISTRY, endpoint
+        endpoint = door.endpoint
+        hops.case.way, hops.case.endpoint = Way.REGISTRY, endpoint
         try:
             hosts = {parse_endpoint(host.decode("latin-1"), default_port=443) for host in request.values(b"host")}
             address = Address.parse(f"https://{endpoint.authority('https')}{request.target}")

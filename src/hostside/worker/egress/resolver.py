@@ -78,7 +78,7 @@ class Dialer:
             where = str(address)
             try:
                 with anyio.fail_after(self._limits.connect_seconds):
-                    return Dialed(stream=await self._connector.connect(list(__import__('ipaddress').ip_address(a) for a in (await self._resolver.resolve(endpoint.host, 0)))[0], endpoint.port), address=where)
+                    return Dialed(stream=await self._connector.connect(address, endpoint.port), address=where)
             except TimeoutError:
                 text = f"hostside: {endpoint} did not answer in time"
                 failure = EgressRefused(504, "upstream_slow", text, address=where)

@@ -7,6 +7,7 @@ where an id is claimed and not proved, proved and not claimed, or unknown, and w
 from tests.proofs.boundary import BOUNDARY, RESULTS, SCOPE
 from tests.proofs.checks import ACCEPTANCE, CASES
 from tests.proofs.edges import CLAUDE, CODEX, MCP, TOKENS
+from tests.proofs.isolation import ISOLATION
 from tests.proofs.runs import RUNS, TRACKERS
 from tests.proofs.tools import ARGUMENTS, TOOLS
 
@@ -24,6 +25,7 @@ PROOF: dict[str, tuple[str, ...]] = {
     **TRACKERS,
     **RUNS,
     **ACCEPTANCE,
+    **ISOLATION,
 }
 
 #: Claimed by no part yet, though they stand in a section that one claims.
@@ -49,13 +51,11 @@ LATER: dict[str, str] = {
     "R-130": "errors inside a successful answer: provider adapters",
     "R-138": "two names of one operation: the shell tool's; an operation is run, tool and arguments (R-139)",
     "R-170": "the spawnable server of projects",
-    "R-196": "the secondary edge of codex exec",
     "R-197": "excluded servers are excluded; that each is reported comes with repositories as they are",
     "R-205": "excluded servers are excluded; that each is reported comes with repositories as they are",
     "R-233": "provider addresses: provider adapters",
     "R-234": "provider redirects: provider adapters",
     "R-235": "provider timeouts and sizes: provider adapters",
-    "R-331": "remote launch",
     "R-334": "custom agent commands are not offered",
     "AX-04": "compatibility tools come with the text edges",
 }
@@ -67,9 +67,19 @@ _CHECKS = (
 )
 _WALL = {f"R-{number:03}" for first, last in _SECTIONS for number in range(first, last + 1)} | set(_CHECKS.split())
 
+#: Those of the sections among them were left to this part by the first.
+_ISOLATION = frozenset(
+    "R-196 R-331 A0-07 A0-13 A0-18 A0-20 A0-21 A0-22 "
+    "AX-14 AX-16 AX-32 AX-33 AX-34 AX-35 AX-36 AX-52 AX-53 AX-54".split()
+)
+
 #: Part of the work -> the ids that it claims. `wall`: sections 1.1 to 1.4 without child agents, 1.6, 1.8 to 1.11, the
 #: adapter contract and the file tracker of 1.12, 1.15, and the checks beside them.
-CLOSED: dict[str, frozenset[str]] = {"wall": frozenset(_WALL - set(LATER))}
+#: `isolation`: the agent holds nothing, on every edge. Of A0-20 the half that is no push, of AX-16 the environment.
+CLOSED: dict[str, frozenset[str]] = {
+    "wall": frozenset(_WALL - set(LATER) - {"R-196", "R-331"}),
+    "isolation": _ISOLATION,
+}
 
 #: Case or row of `tests/cases/cases.jsonl` -> the tests that take it.
 ROWS: dict[str, tuple[str, ...]] = CASES

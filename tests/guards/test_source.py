@@ -21,6 +21,7 @@ BROAD = {
     "core/observers.py",
     "edges/mcp_http.py",
     "store/writer.py",
+    "worker/egress/proxy.py",
     "worker/probe_program.py",
     "worker/run_events.py",
 }

@@ -4,9 +4,11 @@ from tests.proofs import Nodes, of
 from tests.proofs.modules import (
     EDITS,
     EQUAL,
+    LATE,
     ONE_REGISTRY,
     ORDER,
     RAW,
+    TOOL_CREDENTIAL,
     TWIN,
     built_in,
     canonical,
@@ -53,6 +55,7 @@ BOUNDARY: dict[str, Nodes] = {
     "R-054": (
         *planted("test_an_agent_that_reads_all_it_can_finds_no_secret_of_the_host"),
         *stdio_cli("test_the_server_resolves_no_secret_at_all"),
+        *TOOL_CREDENTIAL,
         *TWIN,
     ),
     "R-055": (
@@ -99,9 +102,12 @@ BOUNDARY: dict[str, Nodes] = {
         ),
         *outcomes("test_what_crashes_leaves_no_secret_in_the_hosts_log"),
     ),
-    "R-069": gateway(
-        "test_a_call_that_hangs_is_stopped_at_its_deadline",
-        "test_a_cancelled_caller_leaves_exactly_one_receipt_that_says_so",
+    "R-069": (
+        *gateway(
+            "test_a_call_that_hangs_is_stopped_at_its_deadline",
+            "test_a_cancelled_caller_leaves_exactly_one_receipt_that_says_so",
+        ),
+        *LATE,
     ),
     # As D23 has it: a repeated delivery or post is answered from the journal, a local write always executes.
     "R-070": journal(

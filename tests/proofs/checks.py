@@ -87,7 +87,7 @@ ACCEPTANCE: dict[str, Nodes] = {
     ),
     "A0-07": (
         *AFTER_THE_END,
-        *killed("test_a_host_killed_at_a_random_moment_leaves_nothing_behind"),
+        *killed("test_whatever_is_killed_at_a_random_moment_leaves_nothing_behind"),
         *worker_rows("test_c_27_d_another_server_on_the_port_refuses_the_token_of_the_first"),
     ),
     "A0-08": (

@@ -3,6 +3,7 @@
 from tests.proofs import Nodes, of
 from tests.proofs.modules import (
     EQUAL,
+    EVERY_STAGE,
     RAW,
     TWIN,
     apart,
@@ -36,6 +37,12 @@ stdio_process = of("edges/test_mcp_stdio_process")
 stdio_rows = of("cases/test_stdio_cases")
 worker_rows = of("cases/test_worker_cases")
 
+ENDED_SESSIONS = of("worker/test_ended_sessions")(
+    "test_over_http_the_next_request_is_refused",
+    "test_without_a_port_the_next_call_is_refused_and_nothing_is_done",
+)
+IN_NO_LOG = of("worker/test_run_tokens")("test_the_tokens_of_a_run_are_in_no_log_no_event_and_no_file")
+PORT_ALONE = of("worker/test_run_tokens")("test_whoever_knows_the_port_alone_is_refused")
 DOOR = door("test_the_door_answers_as_agreed_and_stays_open")
 AFTER_THE_END = runs_apart("test_after_the_end_nobody_answers_and_on_a_reused_port_the_token_is_refused")
 TWO_RUNS = runs_apart("test_of_two_runs_each_has_its_own_loopback_port_and_its_token_opens_no_other")
@@ -152,19 +159,22 @@ CLAUDE: dict[str, Nodes] = {
     ),
 }
 TOKENS: dict[str, Nodes] = {
-    "R-213": _TOKENS,
+    "R-213": (*_TOKENS, *IN_NO_LOG),
     "R-214": (*TWO_RUNS, *sessions("test_a_token_opens_its_own_server_and_kind_alone")),
     "R-215": (
         *_TOKENS,
+        *IN_NO_LOG,
         *sessions("test_the_list_shows_tokens_without_anything_to_use"),
         *door("test_a_token_that_cannot_be_checked_opens_nothing"),
     ),
     "R-216": (
         *sessions("test_a_token_ends_with_its_session_or_after_24_hours"),
         *http_cli("test_an_expired_session_is_refused"),
+        *ENDED_SESSIONS,
     ),
     "R-217": (
         *AFTER_THE_END,
+        *ENDED_SESSIONS,
         *calls(
             "test_an_open_stream_ends_with_its_token",
             "test_a_silent_call_ends_too_when_its_token_is_revoked_elsewhere",
@@ -179,11 +189,12 @@ TOKENS: dict[str, Nodes] = {
         *gateway("test_a_closed_or_expired_session_runs_nothing"),
     ),
     "R-219": (
-        *killed("test_a_host_killed_at_a_random_moment_leaves_nothing_behind"),
+        *killed("test_whatever_is_killed_at_a_random_moment_leaves_nothing_behind"),
+        *EVERY_STAGE,
         *recorded("test_a_run_whose_host_is_gone_is_ended_before_anything_is_shown"),
     ),
     "R-220": _TOKENS,
-    "R-221": (*DOOR, *TWO_RUNS),
+    "R-221": (*DOOR, *TWO_RUNS, *PORT_ALONE),
     "R-222": (
         *AFTER_THE_END,
         *worker_rows("test_c_27_d_another_server_on_the_port_refuses_the_token_of_the_first"),

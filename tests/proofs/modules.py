@@ -49,6 +49,15 @@ writing = of("tools/test_write_and_edit")
 workspace = of("worker/test_workspace")
 workspace_rows = of("cases/test_workspace_cases")
 
+#: At level `bwrap` all stages; without a sandbox a hook whose host is killed ends by itself alone.
+EVERY_STAGE = of("system/test_every_stage")("test_whatever_the_stage_a_stop_or_a_kill_leaves_nothing_behind")
+LATE = of("core/test_late_answers")("test_whatever_comes_after_the_deadline_is_a_typed_failure_without_a_secret")
+ONE_ENVIRONMENT = of("worker/test_one_environment")(
+    "test_every_agent_gets_the_one_environment_and_its_own_few_variables"
+)
+TOOL_CREDENTIAL = of("worker/test_tool_credential")(
+    "test_the_call_works_and_the_agents_side_holds_nothing_of_the_credential"
+)
 TWIN = twin("test_on_every_edge_the_same_issue_is_worked_with_the_same_tools_results_and_receipts")
 ORDER = gateway("test_each_check_comes_before_the_next_and_before_any_work")
 ROWS = rows("test_arguments_are_taken_as_sent_or_refused")

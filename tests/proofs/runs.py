@@ -2,6 +2,9 @@
 
 from tests.proofs import Nodes, of
 from tests.proofs.modules import (
+    EVERY_STAGE,
+    ONE_ENVIRONMENT,
+    TOOL_CREDENTIAL,
     TWIN,
     built_in,
     codex_run,
@@ -25,6 +28,7 @@ file_processes = of("trackers/test_file_processes")
 hooks = of("worker/test_hooks")
 isolation = of("worker/test_isolation")
 killed = of("system/test_killed_host")
+remote = of("worker/test_remote_launch")
 secrets = of("config/test_secrets")
 selection = of("trackers/test_selection")
 settings = of("config/test_host_settings")
@@ -32,6 +36,7 @@ trust = of("config/test_workflow_trust")
 walls = of("worker/test_sandbox_walls")
 worker_rows = of("cases/test_worker_cases")
 
+LOGIN = of("system/test_model_key")("test_a_login_stays_with_the_host_as_a_key_does")
 _READ, _TOOL = "TestFileTracker", "TestFileIssueTools"
 _NORMALIZED = (
     *contract(f"{_READ}::test_every_normalized_field_is_present"),
@@ -137,8 +142,15 @@ RUNS: dict[str, Nodes] = {
     "R-327": environment("test_the_author_identity_of_git_is_all_of_git_that_can_be_set"),
     "R-328": (*_REMOVED, *environment("test_a_later_git_terminal_prompt_cannot_be_turned_on")),
     "R-329": _REMOVED,
-    "R-330": isolation("test_every_kind_of_process_gets_the_one_environment"),
+    "R-330": (*isolation("test_every_kind_of_process_gets_the_one_environment"), *ONE_ENVIRONMENT),
+    "R-331": remote(
+        "test_every_declared_secret_of_the_remote_side_is_gone",
+        "test_the_names_that_the_configuration_takes_secrets_from_are_unset_over_there",
+        "test_the_names_to_unset_are_the_declared_ones_once_each",
+        "test_a_secret_does_not_travel_in_a_command",
+    ),
     "R-332": (
+        *TOOL_CREDENTIAL,
         *planted("test_an_agent_that_reads_all_it_can_finds_no_secret_of_the_host"),
         *worker_rows(
             "test_c_26_a_no_secret_of_the_host_is_in_the_environment_of_a_runs_process",
@@ -146,7 +158,7 @@ RUNS: dict[str, Nodes] = {
             "test_c_26_e_the_configuration_is_no_file_anywhere_and_holds_no_secret_but_the_token",
         ),
     ),
-    "R-333": (*TWIN, *claude_run("test_the_environment_holds_the_model_token_and_no_secret")),
+    "R-333": (*TWIN, *LOGIN, *claude_run("test_the_environment_holds_the_model_token_and_no_secret")),
     "R-335": (
         *isolation("test_every_kind_of_process_gets_the_one_environment"),
         *git_cases("test_c_23_a_an_inherited_git_dir_does_not_move_the_commit"),
@@ -176,6 +188,7 @@ RUNS: dict[str, Nodes] = {
     "R-340": _BEFORE,
     "R-341": (
         *_ENDED,
+        *EVERY_STAGE,
         *claude_run("test_cancellation_ends_agent_call_and_edge"),
         *codex_ends("test_a_cancelled_run_leaves_no_process_and_closes_its_receipts"),
         *isolation("test_cancellation_ends_everything"),

@@ -61,11 +61,14 @@ class UserWorld(HostWorld):
 
 
 @contextmanager
-def user_world() -> Iterator[UserWorld]:
-    """Make a world whose runs are `RUN_USER`. Skips the test without root or a Python that this user can start."""
+def user_world(below: str | None = None) -> Iterator[UserWorld]:
+    """Make a world whose runs are `RUN_USER`, in the temporary folder or `below` another.
+
+    Skips the test without root or a Python that this user can start.
+    """
     if os.geteuid() != 0:
         pytest.skip("starting processes as another user needs root")
-    with tempfile.TemporaryDirectory(prefix="hostside-test-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="hostside-test-", dir=below, ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         folder.chmod(0o755)
         python = reachable_python(folder, uid=RUN_USER.uid)

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hostside.app.host import App
+from hostside.app.planning import environment_source
 from hostside.worker.child_environment import EnvironmentSource
 from hostside.worker.remote_launch import remote_command, unset_names
+from tests.support.host_world import make_world
 
 DECLARED = frozenset({"LINEAR_API_KEY", "MY_OWN_SOURCE_NAME", "LINEAR_AUTHORIZATION"})
 
@@ -54,3 +57,19 @@ def test_the_names_to_unset_are_the_declared_ones_once_each() -> None:
         "LINEAR_AUTHORIZATION",
         "MY_OWN_SOURCE_NAME",
     )
+
+
+def test_the_names_that_the_configuration_takes_secrets_from_are_unset_over_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # For good, and of the whole test process: other tests read their own /proc.
+    monkeypatch.setattr("hostside.app.host.make_undumpable", lambda: None)
+    world = make_world(tmp_path)
+    world.configure('[trackers.other]\nkind = "linear"\ntoken = "env:MY_OWN_SOURCE_NAME"\nproject = "x"\n')
+    world.configure('[code]\nkind = "github"\nrepository = "a/b"\ntoken = "env:ANOTHER_NAME"\n')
+    here = {"MY_OWN_SOURCE_NAME": "canary-0123456789", "ANOTHER_NAME": "canary-9876543210"}
+    with App.open(environment=world.environment(here)) as app:
+        command = remote_command(["env"], environment_source(app), home=str(tmp_path))
+    seen = over_ssh(command, {"PATH": "/usr/bin:/bin", **dict.fromkeys(here, "of-the-remote-side")})
+    assert [name for name in here if f"-u {name}" not in command or f"{name}=" in seen] == []
+    assert [text for text in (*here.values(), "of-the-remote-side") if text in command + seen] == []

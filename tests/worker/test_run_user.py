@@ -190,7 +190,7 @@ def test_what_a_user_cannot_read_is_found_by_trying(folder: Path) -> None:
 
 
 def test_at_level_user_the_environment_does_not_speak_of_the_hosts_user() -> None:
-    ours = {"PATH": "/usr/bin", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/zsh", "TMPDIR": "/root/tmp"}
+    ours = {"PATH": "/usr/bin", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/zsh", "TMPDIR": "/private/tmp"}
     name = str(RUN_USER.uid)
     assert own_environment(ours, RUN_USER, IsolationLevel.USER) == {
         "PATH": "/usr/bin",

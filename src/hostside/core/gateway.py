@@ -131,11 +131,14 @@ class Gateway:
         lost = Effect.UNKNOWN if permit.state_changing else Effect.NONE
         context = self._context(permit, attempt)
         try:
-            with anyio.move_on_after(spec.timeout_seconds):
+            with anyio.move_on_after(spec.timeout_seconds) as deadline:
                 returned = await permit.tool.tool.execute(_private(permit.arguments), context)
                 result = checked(permit.tool, returned, state_changing=permit.state_changing)
                 result = await self._verified(permit, context, result)
-                return bounded(permit.tool, result, self._host.redactor)
+                if (
+                    not deadline.cancel_called
+                ):  # an executor that swallows its cancellation is late all the same
+                    return bounded(permit.tool, result, self._host.redactor)
         except ToolRefused as refused:
             return ToolResult(failure=ToolFailure.of_refusal(refused))
         except ToolFailed as failed:

@@ -103,16 +103,17 @@ def prepare_home(home: Path) -> bool:
     An earlier attempt's agent may have written one, with servers and providers of its own (R-197). Raises `OSError`
     when `.codex` is no plain folder: the agent could have made it a link to anywhere.
     """
-    folder = home / ".codex"
+    folder, made = home / ".codex", True
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        pass
-    else:
-        owner = home.stat()
-        os.chown(folder, owner.st_uid, owner.st_gid)
+        made = False
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
+        if made:
+            # By handle: what is at the name by now may be a link to anywhere, and the host may be root.
+            owner = home.stat()
+            os.fchown(opened, owner.st_uid, owner.st_gid)
         os.unlink("config.toml", dir_fd=opened)
     except FileNotFoundError:
         return False

@@ -35,8 +35,9 @@ _BACKLOG = 128
 
 def without_credentials(settings: HostSettings) -> HostSettings:
     """Return what a stdio server may know: limits and tools, no tracker, code host or agent, so nothing to resolve."""
-    kept = {name: getattr(settings, name) for name in ("network", "run", "policy", "serve")}
-    return HostSettings.model_validate(kept)
+    kept = {name: getattr(settings, name) for name in ("run", "policy", "serve")}
+    network = settings.network.model_copy(update={"registry_tokens": {}})
+    return HostSettings.model_validate({**kept, "network": network})
 
 
 @contextlib.asynccontextmanager

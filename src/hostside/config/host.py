@@ -21,7 +21,10 @@ from hostside.config.host_values import (
     HostPath,
     Listen,
     NetworkEntry,
+    Preset,
+    PrivateEntry,
     Program,
+    RegistryAddress,
     Repository,
     Secret,
     State,
@@ -178,6 +181,19 @@ class NetworkSection(Section):
     agent: tuple[NetworkEntry, ...] = Field(
         default=(), strict=False, description="From the agent's start on; the same words."
     )
+    private: tuple[PrivateEntry, ...] = Field(
+        default=(),
+        strict=False,
+        description="`host:port` whose addresses may be private ones; opens nothing by itself.",
+    )
+    registries: dict[Preset, RegistryAddress] = Field(
+        default_factory=dict,
+        description="Address of a preset's registry, or of each of its roots by name; else this machine's client says it.",
+    )
+    registry_tokens: dict[Preset, Secret] = Field(
+        default_factory=dict,
+        description="A token, or `user:password`, of a preset's registry. It stays with the host.",
+    )
 
 
 class RunSection(Section):
@@ -273,6 +289,7 @@ class HostSettings(Section):
             found["code.token"] = self.code.token
         if self.agent.key is not None:
             found["agent.key"] = self.agent.key
+        found |= {f"network.registry_tokens.{name}": token for name, token in self.network.registry_tokens.items()}
         return found
 
     def workflow_limits(self) -> WorkflowLimits:

@@ -1,7 +1,7 @@
 """The kinds of values in hostside.toml, each with the form that it must have."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
@@ -9,8 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 from hostside.config.secrets import SecretReference, parse_reference
 from hostside.errors import ConfigError
 
-PRESETS = ("npm", "pypi", "crates", "go", "maven", "debian")
+Preset = Literal["npm", "pypi", "crates", "go", "maven", "debian"]
+PRESETS: tuple[Preset, ...] = ("npm", "pypi", "crates", "go", "maven", "debian")
 MAX_PORT = 65_535
+_ROOT = r"^[A-Za-z0-9._-]{1,100}$"
 _ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}"
 
 
@@ -62,6 +64,24 @@ def _entry(value: str) -> str:
     raise ValueError(f"expected host:port or one of {', '.join(PRESETS)}")
 
 
+def _registry(value: Any) -> str | dict[str, str]:
+    if isinstance(value, str):
+        return _url(value)
+    if not isinstance(value, dict) or not value:
+        raise ValueError("expected the address of a registry, or a table of names and addresses")
+    for name, address in value.items():
+        if re.fullmatch(_ROOT, name) is None or not isinstance(address, str):
+            raise ValueError("a root has a name of letters, digits, dots, dashes and underscores, and an address")
+        _url(address)
+    return value
+
+
+def _private(value: str) -> str:
+    if value in PRESETS:
+        raise ValueError("expected host:port; private says of an endpoint what its addresses may be")
+    return _entry(value)
+
+
 Secret = Annotated[
     SecretReference,
     BeforeValidator(_reference),
@@ -83,3 +103,22 @@ NetworkEntry = Annotated[
     AfterValidator(_entry),
     Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)}|{_ADDRESS})$"}),
 ]
+PrivateEntry = Annotated[str, AfterValidator(_private), Field(json_schema_extra={"pattern": f"^{_ADDRESS}$"})]
+RegistryAddress = Annotated[
+    str | dict[str, str],
+    BeforeValidator(_registry),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": "^https?://"},
+                {
+                    "type": "object",
+                    "patternProperties": {_ROOT: {"type": "string", "pattern": "^https?://"}},
+                    "additionalProperties": False,
+                    "minProperties": 1,
+                },
+            ]
+        }
+    ),
+]
+"""A registry's address; where it has several roots, the address of each by a name of one's own."""

@@ -1,6 +1,6 @@
 """A custom tool, whole: it counts the words of one file of the workspace."""
 
-from pathlib import Path
+import anyio.to_thread
 
 from hostside import (
     CallContext,
@@ -16,6 +16,7 @@ from hostside import (
     ToolFailed,
     ToolResult,
     ToolSpec,
+    read_file_bytes,
 )
 
 WORD_COUNT = ToolSpec(
@@ -48,14 +49,19 @@ WORD_COUNT = ToolSpec(
 
 
 async def count_words(_arguments: dict[str, object], context: CallContext) -> ToolResult:
-    """Count. The path comes from the narrowed scope: it is relative, normalized and inside the workspace."""
+    """Count. The path of the narrowed scope is inside the workspace by its spelling only, and the agent can put a link at
+    any step of it at any time: so it is never opened by name but by `read_file_bytes`, which refuses what leads outside.
+    """
     assert context.workspace is not None
-    file = Path(context.workspace.root, *context.scope.paths)
-    if file.is_symlink() or not file.is_file():
+    (path,) = context.scope.paths
+    data = await anyio.to_thread.run_sync(read_file_bytes, context.workspace.root, path)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
         raise ToolFailed(
-            FailureCode.TOOL_FAILED, "There is no such file.", remedy="List the folder.", effect=Effect.NONE
-        )
-    return ToolResult(structured={"words": len(file.read_text(encoding="utf-8").split())})
+            FailureCode.TOOL_FAILED, "The file is not UTF-8 text.", remedy="Name a text file.", effect=Effect.NONE
+        ) from None
+    return ToolResult(structured={"words": len(text.split())})
 
 
 def register(registry: Registry) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hostside.core.spec import Capability, Risk, SideEffect, Tool, ToolSpec, touches_nothing
     from hostside.edges.functions import FunctionEdge
     from hostside.errors import Effect, FailureCode, ToolFailed, ToolRefused
+    from hostside.tools.workspace_fs import read_file_bytes
 
 _HOMES = {
     "CallContext": "core.call",
@@ -45,6 +46,7 @@ _HOMES = {
     "ToolResult": "core.call",
     "ToolSpec": "core.spec",
     "open_session": "core.session",
+    "read_file_bytes": "tools.workspace_fs",
     "touches_nothing": "core.spec",
 }
 
@@ -74,6 +76,7 @@ __all__ = [
     "ToolResult",
     "ToolSpec",
     "open_session",
+    "read_file_bytes",
     "touches_nothing",
 ]
 

@@ -57,7 +57,7 @@ def test_a_sound_installation_has_no_failed_check(doctor: CommandLine) -> None:
     found = _checks(doctor, 0)
 
     names = (
-        "python platform configuration state git bubblewrap isolation agent:claude agent:codex repository port store "
+        "python platform configuration state git bubblewrap isolation network agent:claude agent:codex repository port store "
         "trackers.main clock workflows runs receipts"
     )
     assert list(found) == [name.replace(":", " ") for name in names.split()]

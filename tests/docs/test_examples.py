@@ -32,11 +32,14 @@ async def test_the_tool_of_the_guide_works_and_stays_inside(tmp_path: Path) -> N
     gateway = make_gateway(registry, workspace=Workspace(id="w", root=str(tmp_path)))
     assert (await call(gateway, "word_count", {"path": "a.txt"})).structured == {"words": 3}
     codes = []
-    for path in ("missing.txt", "../a.txt", 1):
+    (tmp_path / "away").symlink_to("/etc")
+    (tmp_path / "passwd").symlink_to("/etc/passwd")
+    (tmp_path / "binary").write_bytes(b"\xff")
+    for path in ("missing.txt", "binary", "../a.txt", "away/passwd", "passwd", 1):
         failure = (await call(gateway, "word_count", {"path": path})).failure
         assert failure is not None
         codes.append(failure.code.value)
-    assert codes == ["tool_failed", "outside_workspace", "invalid_arguments"]
+    assert codes == ["tool_failed"] * 2 + ["outside_workspace"] * 3 + ["invalid_arguments"]
 
 
 def test_every_exported_name_is_there_and_every_name_is_exported() -> None:

@@ -112,3 +112,9 @@ async def test_stopping_ends_calls_in_flight_with_their_receipts(told: bool) -> 
             await one.tools.started.wait()
     assert len(one.receipts.ends) == 1
     assert one.tools.cancelled == ["endless"]
+
+
+async def test_a_client_cannot_fill_the_log_with_requests_that_are_none(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as address:
+        assert (await answer_to(address, b"CONNECT x HTTP/9\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")] == []

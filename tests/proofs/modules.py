@@ -49,7 +49,6 @@ writing = of("tools/test_write_and_edit")
 workspace = of("worker/test_workspace")
 workspace_rows = of("cases/test_workspace_cases")
 
-#: At level `bwrap` all stages; without a sandbox a hook whose host is killed ends by itself alone.
 EVERY_STAGE = of("system/test_every_stage")("test_whatever_the_stage_a_stop_or_a_kill_leaves_nothing_behind")
 LATE = of("core/test_late_answers")("test_whatever_comes_after_the_deadline_is_a_typed_failure_without_a_secret")
 ONE_ENVIRONMENT = of("worker/test_one_environment")(

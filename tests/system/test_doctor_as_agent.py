@@ -26,6 +26,7 @@ def test_at_the_strongest_level_nothing_beyond_the_runs_own_surface_is_reached(a
         "its workspace and its home, writable",
         "the run's edge, with its own token",
         "the run's model port, with its own model token",
+        "the run's way out, which refuses by name what is not listed",
         "the system, read-only",
     }
 

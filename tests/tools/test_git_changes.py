@@ -129,6 +129,8 @@ async def test_the_first_commit_has_no_parent(tmp_path: Path) -> None:
 async def test_nothing_to_commit_fails_with_the_exit_code(repository: Path) -> None:
     result = await call(workspace_gateway(repository), "git_commit", {"message": "m"})
     assert (refusal(result), result.exit_code) == (FAILED, 1)
+    assert result.failure is not None
+    assert ("nothing is staged" in result.failure.message, "git_add" in result.failure.remedy) == (True, True)
 
 
 async def test_a_commit_on_another_branch_or_none_is_refused(repository: Path) -> None:

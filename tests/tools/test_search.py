@@ -120,6 +120,17 @@ async def test_binary_and_foreign_files_are_skipped_and_counted(tmp_path: Path) 
     }
 
 
+async def test_a_folder_that_is_too_deep_is_left_out_and_what_follows_it_is_found(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "/".join("d" * 70)
+    deep.mkdir(parents=True)
+    for place in (deep, tmp_path):
+        (place / "z").write_text("word")
+    gateway = workspace_gateway(tmp_path)
+    assert await ok(gateway, "find_files", {"pattern": "z"}) == {"paths": ["z"], "truncated": True}
+    found = await ok(gateway, "search_files", {"query": "word"})
+    assert (found["matches"], found["truncated"]) == ([{"path": "z", "line": 1, "text": "word"}], True)
+
+
 @pytest.mark.parametrize(("limit", "count"), [({}, 100), ({"limit": 3}, 3)])
 async def test_a_search_stops_at_its_limit_of_matches(tmp_path: Path, limit: dict[str, int], count: int) -> None:
     (tmp_path / "f").write_text("word\n" * 150)

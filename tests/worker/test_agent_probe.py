@@ -39,6 +39,7 @@ SURFACE = [
     "its workspace and its home, writable",
     "the run's edge, with its own token",
     "the run's model port, with its own model token",
+    "the run's way out, which refuses by name what is not listed",
     "the system, read-only",
 ]
 Report = Mapping[str, Any]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hostside.app.doctor_findings import Finding, failed, ok, unreadable, warning
 from hostside.app.doctor_machine import agents, bubblewrap, git, isolation, machine, port
+from hostside.app.doctor_network import network
 from hostside.app.host import App, utc_now
 from hostside.config.host import HostSettings, load_settings
 from hostside.config.paths import HostPaths, host_paths
@@ -35,6 +36,7 @@ async def examine(environment: Mapping[str, str], config: Path | None) -> tuple[
     configured = settings is not None and paths.config_file.exists()
     chosen = settings or HostSettings()
     findings += [*_safely("state", lambda: _state(paths)), *git(environment), *bubblewrap(), *isolation(chosen)]
+    findings += _safely("network", lambda: network(chosen, environment))
     findings += [*agents(chosen, environment, configured=configured), *_secrets(chosen, environment)]
     findings += [*_safely("repository", lambda: _repository(chosen)), *_safely("port", lambda: port(paths, chosen))]
     return (*findings, *await _opened(environment, config, chosen))

@@ -6,6 +6,7 @@ from typing import Literal
 
 from hostside.app.doctor_findings import Finding, failed, ok, warning
 from hostside.app.host import App
+from hostside.app.network import plan_network
 from hostside.app.planning import isolation_level, run_folders, run_user_of
 from hostside.worker.agent_discovery import find_agent
 from hostside.worker.agent_probe import probe_as_agent
@@ -28,6 +29,7 @@ async def probe_agent(agent: Literal["claude", "codex"], *, wished: str | None, 
         found = find_agent(agent, section.executable if section.kind == agent else None, app.environment)
         user = run_user_of(app.settings)
         check_reach(user, [found.executable])
+        network = await plan_network(app, level)
         homes, _ = run_folders(app.settings, app.paths, user)
         async with claimed(user, level, homes):
             return await probe_as_agent(
@@ -36,6 +38,7 @@ async def probe_agent(agent: Literal["claude", "codex"], *, wished: str | None, 
                 executable=found.executable,
                 host_environment=own_environment(app.environment, user, level),
                 user=user,
+                network=network,
                 state=[app.paths.state, app.paths.database, app.paths.host_key],
             )
 

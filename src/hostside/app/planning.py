@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from hostside.app.host import App, new_id, utc_now, workspace_tools
+from hostside.app.network import plan_network
 from hostside.config.host import HostSettings
 from hostside.config.paths import HostPaths
 from hostside.config.workflow import Workflow, default_workflow, parse_workflow, workflow_digest
@@ -273,6 +274,7 @@ async def plan_run(app: App, wishes: RunWishes, *, demo: bool = False) -> RunPla
         workspaces=workspaces,
         runs_folder=homes,
         level=level,
+        network=await plan_network(app, level),
         user=user,
         profile=Profile(settings.run.profile),
         policy=app.policy(),

@@ -25,6 +25,7 @@ from hostside.config.host import load_settings
 from hostside.config.paths import host_paths, make_private
 from hostside.core.canonical import JsonValue
 from hostside.worker.demo_world import IDENTIFIER, STATES, TARGET_STATE, build
+from hostside.worker.network import describe
 from hostside.worker.run import RunWorker
 from hostside.worker.run_plan import RunPlan, RunReport
 
@@ -34,6 +35,7 @@ class RunLines:
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
+        self._refused: set[tuple[JsonValue, ...]] = set()
 
     def write(self, line: str) -> None:
         """Print a line of the run."""
@@ -56,6 +58,15 @@ class RunLines:
             note(plain(f"edge {facts['from']} failed ({facts['detail']}); going on over {facts['to']}"))
         elif name == "hook_started":
             note(plain(f"hook {facts['hook']} ..."))
+        elif name == "network_decision" and not facts["allowed"]:
+            self._not_reached(facts)
+
+    def _not_reached(self, facts: Mapping[str, JsonValue]) -> None:
+        what = f"{facts['host']}:{facts['port']}" if facts["host"] else facts["preset"] or facts["path"]
+        refused = (what, facts["policy"], facts["reason"])
+        if refused not in self._refused:  # a client asks again and again
+            self._refused.add(refused)
+            note(plain(f"network: {what} refused by {facts['policy']} ({facts['reason']})"))
 
     def _tools(self, facts: Mapping[str, JsonValue]) -> None:
         tools, withheld = facts["tools"], facts["withheld"]
@@ -130,6 +141,7 @@ def run(wishes: RunWishes, *, as_json: bool, config: Path | None) -> int:
                     f" {plan.agent.version or ''} {plan.runtime.edge} · isolation {plan.level.value}"
                 )
             )
+            lines.write(plain(f"network {describe(plan.network)}"))
             return await work(app, plan, lines)
 
     return _run(go, lines)

@@ -55,6 +55,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         log_config=None,  # a library does not configure the host's logging
+        log_level="error",  # below it, the server repeats what any client brings about, one line a request
         access_log=False,  # a query may hold what somebody took for the right place of a token
         proxy_headers=False,
         server_header=False,

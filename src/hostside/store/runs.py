@@ -205,6 +205,12 @@ class RunStore:
         row: Fields = {"run_id": run_id, "at": to_text(at), "name": name, "facts": encode(snapshot(facts))}
         self._writer.later(RunEventRows(row=row))
 
+    def note_durably(self, run_id: str, name: str, facts: Mapping[str, JsonValue], *, at: datetime) -> None:
+        """Add an event and wait until it is on the disk, for what recovery must find. Raises StoreUnavailable."""
+        row: Fields = {"run_id": run_id, "at": to_text(at), "name": name, "facts": encode(snapshot(facts))}
+        with self._database.write() as connection:
+            RunEventRows.write(connection, [RunEventRows(row=row)])
+
     def events(self, run_id: str, *, after: int = 0, limit: int = 1_000) -> tuple[JsonObject, ...]:
         """Return events of a run in their order: `event_id, at, name, facts`. Page on with the last `event_id`."""
         statement = (

@@ -265,10 +265,25 @@ async def _git_commit(
     )
     after = await _head(repository)
     if done.exit_code != 0:
+        if after == before:
+            await _require_staged(repository, done.exit_code)
         repository.require(done, "commit", effect=Effect.NONE if after == before else Effect.UNKNOWN)
     assert after is not None
     return ToolResult(
         structured={"commit": after, "parent": before, "branch": branch}, effect=Effect.REPORTED, exit_code=0
+    )
+
+
+async def _require_staged(repository: Repository, exit_code: int) -> None:
+    # Git says it on standard output, where `--quiet` silences it.
+    if (await repository.run("diff", "--cached", "--quiet", "--no-ext-diff", "--no-textconv")).exit_code != 0:
+        return
+    raise ToolFailed(
+        FailureCode.TOOL_FAILED,
+        f"git commit failed with exit code {exit_code}: nothing is staged",
+        remedy="Stage what belongs into the commit with git_add and call again.",
+        effect=Effect.NONE,
+        exit_code=exit_code,
     )
 
 

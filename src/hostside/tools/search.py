@@ -170,11 +170,11 @@ class _Budget:
     spent: bool = False
 
     def visit(self) -> bool:
-        """Count one entry; False once entries or time are used up."""
+        """Count one entry; False once entries or time are used up. A folder left out for its depth ends nothing."""
         self.visits -= 1
-        if self.visits < 0 or self.monotonic() >= self.deadline:
-            self.spent = True
-        return not self.spent
+        used_up = self.visits < 0 or self.monotonic() >= self.deadline
+        self.spent = self.spent or used_up
+        return not used_up
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,15 @@ class FoundAgent:
 def find_agent(kind: str, configured: str | None, environment: Mapping[str, str]) -> FoundAgent:
     """Return the agent's executable. `configured` is a path, else PATH is searched and npm's wrapper is seen through.
 
-    Raises ConfigError with the command that installs it.
+    Raises ConfigError with the command that installs it; for a kind that is not known, without one: a name that is
+    mistyped must not become a package to install.
     """
+    if kind not in KNOWN_VERSIONS:
+        raise ConfigError(
+            "invalid_configuration",
+            f"there is no agent {kind}.",
+            remedy=f"Use {', '.join(KNOWN_VERSIONS)} or scripted.",
+        )
     if configured is not None:
         path = Path(configured).expanduser()
         if not _is_native(path):
@@ -77,9 +84,9 @@ def _version(path: Path) -> str | None:
 
 
 def _missing(kind: str, why: str) -> ConfigError:
-    package = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex"}.get(kind, kind)
+    package = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex"}[kind]
     return ConfigError(
         "invalid_configuration",
         f"the agent {kind} was not found: {why}.",
-        remedy=f"Run `npm install -g {package}@{KNOWN_VERSIONS.get(kind, 'latest')}`, or set agent.executable.",
+        remedy=f"Run `npm install -g {package}@{KNOWN_VERSIONS[kind]}`, or set agent.executable.",
     )

@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 from hostside.core.gateway import Gateway
+from hostside.core.redaction import Redactor
 from hostside.store.sessions import TokenKind, new_token
 from hostside.worker import claude_command, codex_launch, probe_attempts, probe_peers, probe_program
 from hostside.worker.agent import AgentSettings, AgentTask
@@ -27,6 +28,7 @@ from hostside.worker.isolation import Launch, RunIsolation
 from hostside.worker.isolation_level import IsolationLevel
 from hostside.worker.model_provider import ANTHROPIC, OPENAI
 from hostside.worker.model_proxy import agent_base_url
+from hostside.worker.network import NOTHING_LISTED, PROXY_ADDRESS, NetworkPlan, furnish_home, open_networks
 from hostside.worker.probe_canaries import Planted, planted
 from hostside.worker.probe_report import ProbeFailed, ProbeReport, read_report
 from hostside.worker.probe_world import SERVER_ID, ProbeSession, ProbeWorld, stub_model, utc_now
@@ -34,7 +36,7 @@ from hostside.worker.process import Child, RunUser
 from hostside.worker.removal import remove_tree
 from hostside.worker.run_edge import edge_url, run_edge
 from hostside.worker.run_model import model_upstream, run_model
-from hostside.worker.sandbox_args import ETC_DATA, ETC_SHOWN, interpreter
+from hostside.worker.sandbox_args import ETC_DATA, ETC_SHOWN, INNER_HOME, interpreter
 
 Agent = Literal["claude", "codex"]
 WALK_SECONDS = 10.0
@@ -47,6 +49,7 @@ _PRIVATE = ("/tmp", "/run", "/dev/shm")
 _SHOWN = ("/opt/agent", "/opt/codex", "/opt/hostside")
 _PROVIDERS = {"claude": (ANTHROPIC, ""), "codex": (OPENAI, "/v1")}
 _OWN = ("the run's edge, with its own token", "the run's model port, with its own model token")
+_WAY_OUT = "the run's way out, which refuses by name what is not listed"
 
 
 async def probe_as_agent(
@@ -56,14 +59,16 @@ async def probe_as_agent(
     executable: Path,
     host_environment: Mapping[str, str],
     user: RunUser | None = None,
+    network: NetworkPlan | None = None,
     state: Sequence[Path] = (),
     timeout_seconds: float = 180.0,
 ) -> ProbeReport:
     """Start the environment of `agent` at `level` with a probe in it, and return what that reached.
 
     `executable`: the agent's native binary, which is shown but not run. `host_environment`: the host's variables, as a
-    run gets them. `state`: the real state folder and its files, which the probe tries to open. Takes about 5 seconds
-    at bwrap; elsewhere files are looked at for up to 10 seconds.
+    run gets them. `network`: that of a run, of which the agent's policy is served; None lists nothing. `state`: the real
+    state folder and its files, which the probe tries to open. Takes about 5 seconds at bwrap; elsewhere files are looked
+    at for up to 10 seconds.
 
     Raises `ProbeFailed` when the probe proves nothing, `LaunchError` or `ConfigError` as a run would.
     """
@@ -77,7 +82,13 @@ async def probe_as_agent(
             async with planted(folder) as secrets:
                 with ProbeWorld(folder, secrets) as world:
                     bench = _Bench(
-                        agent=agent, level=level, executable=executable, user=user, secrets=secrets, world=world
+                        agent=agent,
+                        level=level,
+                        executable=executable,
+                        user=user,
+                        network=network,
+                        secrets=secrets,
+                        world=world,
                     )
                     return await bench.probe(host_environment, state)
     except TimeoutError:
@@ -95,6 +106,7 @@ class _Bench:
     level: IsolationLevel
     executable: Path
     user: RunUser | None
+    network: NetworkPlan | None
     secrets: Planted
     world: ProbeWorld
 
@@ -116,7 +128,15 @@ class _Bench:
                 await serving.enter_async_context(run_edge(task, [edge], launch.addresses[0]))
                 upstream = model_upstream(task.settings, provider)
                 await serving.enter_async_context(run_model(task, model, launch.addresses[1], upstream))
-                return read_report(self.level, await _output(child), own=_OWN)
+                return read_report(self.level, await _output(child), own=self._own)
+
+    @property
+    def _walled(self) -> bool:
+        return self.level is IsolationLevel.BWRAP
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        return (*_OWN, _WAY_OUT) if self._walled else _OWN
 
     def _isolation(self, name: str, host_environment: Mapping[str, str]) -> RunIsolation:
         place = self.world.folder / name
@@ -131,6 +151,11 @@ class _Bench:
             secret_values=frozenset({hidden}),
             run_facts={"HOSTSIDE_RUN_ID": f"r-{name}"},
         )
+        network = open_networks(
+            self.network or NOTHING_LISTED, event=lambda _name, _facts: None, redactor=Redactor()
+        ).agent
+        if self._walled:
+            furnish_home(place / "home", network.configuration(INNER_HOME)[1], self.user)
         return RunIsolation(
             level=self.level,
             workspace=place / "workspace",
@@ -138,6 +163,7 @@ class _Bench:
             environment=source,
             ro_binds=binds,
             user=self.user,
+            network=network,
         )
 
     def _hand_over(self, path: Path) -> None:
@@ -199,10 +225,9 @@ class _Bench:
         expired = await world.session("ended", task.workspace)
         world.sessions.revoke(expired.session_id)
         own_roots = [str(task.workspace), task.isolation.home_inside]
-        walled = self.level is IsolationLevel.BWRAP
-        if walled:
+        if self._walled:
             own_roots += [*_PRIVATE, *_SHOWN, *ETC_DATA]
-        etc = [f"/etc/{name}" for name in ETC_SHOWN] if walled else []
+        etc = [f"/etc/{name}" for name in ETC_SHOWN] if self._walled else []
         planted_state = [world.state, *world.state.iterdir()]
         return {
             "nonce_reversed": secrets.nonce[::-1],
@@ -226,9 +251,10 @@ class _Bench:
             "edge": edge,
             "model": model,
             "model_paths": [path for path, route in _PROVIDERS[self.agent][0].routes.items() if route.asks],
-            "own": _OWN,
-            "private": _PRIVATE if walled else (),
-            "read_only": [*_SHOWN, *ETC_DATA] if walled else (),
+            "way_out": PROXY_ADDRESS[1] if self._walled else None,
+            "own": self._own,
+            "private": _PRIVATE if self._walled else (),
+            "read_only": [*_SHOWN, *ETC_DATA] if self._walled else (),
             "tcp": secrets.tcp,
             "udp": secrets.udp,
             "sockets": [str(path) for path in secrets.sockets],

@@ -242,6 +242,7 @@ async def _run(isolation: RunIsolation, argv: Sequence[str], *, output_limit_byt
             timeout_seconds=GIT_SECONDS,
             output_limit_bytes=output_limit_bytes,
             extras={"GIT_OPTIONAL_LOCKS": "0"},
+            asks_network=False,
         )
     except (LaunchError, TimeoutError) as exc:
         raise WorkspaceError(f"git could not be started: {exc}", remedy="Run `hostside doctor`.") from None

@@ -33,6 +33,7 @@ class IsolatedGit:
                 output_limit_bytes=output_limit_bytes,
                 extras=self._identity,
                 stdin=stdin or b"",
+                asks_network=False,
             )
         except (LaunchError, TimeoutError) as exc:
             raise GitUnavailable(str(exc)) from exc

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
@@ -11,12 +11,13 @@ from typing import Self
 from hostside.errors import ConfigError
 from hostside.worker.child_environment import EnvironmentSource
 from hostside.worker.isolation_level import IsolationLevel
+from hostside.worker.network import PROXY_ADDRESS, RunNetwork
 from hostside.worker.process import STDERR_TAIL_BYTES, Child, Completed, RunUser, complete, start_process
 from hostside.worker.sandbox import data_descriptor, start_sandboxed
 from hostside.worker.sandbox_args import INNER_HOME, INNER_PATH, INNER_USER, Bind, SandboxView
 
 FIRST_PORT = 8001
-MAX_LISTENERS = 16
+MAX_LISTENERS = PROXY_ADDRESS[1] - FIRST_PORT
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _KEPT_INSIDE = frozenset({"LANG", "TERM", "COLORTERM", "TZ"})
 
@@ -111,10 +112,14 @@ class RunIsolation:
         rw_binds: Sequence[Bind] = (),
         path_prefix: Sequence[Path] = (),
         user: RunUser | None = None,
+        started: Callable[[Child], None] | None = None,
+        network: RunNetwork | None = None,
     ) -> None:
         """`workspace` and `home`: existing folders, neither inside the other, owned by `user` where one is given;
         `home` belongs to this run alone (mode 0700, C-26). `ro_binds` and `rw_binds`: what else exists inside.
-        `path_prefix`: host folders that come first in PATH; each must be visible inside.
+        `path_prefix`: host folders that come first in PATH; each must be visible inside. `started` hears of each process,
+        so that it can be written down and ended should the host be killed. `network`: the way out of its processes at
+        level bwrap, where there is none but this; without it there is none at all.
 
         Raises `ConfigError` (`invalid_configuration`) when the folders do not keep the run apart.
         """
@@ -127,7 +132,9 @@ class RunIsolation:
         self.home = home.resolve(strict=True)
         _check_folders(self.workspace, self.home)
         self._user = user
+        self._started = started
         self._source = environment
+        self._network = network if self._sandboxed else None
         self._view = SandboxView(
             workspace=self.workspace,
             home=self.home,
@@ -183,14 +190,18 @@ class RunIsolation:
         launch: Launch | None = None,
         pass_fds: Sequence[int] = (),
         stderr_limit: int = STDERR_TAIL_BYTES,
+        asks_network: bool = True,
     ) -> Child:
         """Start a process. `cwd`: a host path, the workspace by default. `launch` is used up in any case.
+        `asks_network` False: it asks for nothing, so where its policy lists nothing it needs nobody to say so.
 
         The child's listeners answer at `launch.addresses`; connections made before the host serves wait in the
-        backlog. Raises `LaunchError`, `TimeoutError` (10 seconds) or `ValueError` (`cwd` outside); then nothing runs.
+        backlog. The network serves the process until the child is closed. Raises `LaunchError`, `TimeoutError` (10
+        seconds) or `ValueError` (`cwd` outside); then nothing runs.
         """
         with launch or self.prepare() as plan:
-            environment = self.environment(extras)
+            network = self._way_out(asks_network)
+            environment = self.environment(extras if network is None else {**self._pointed_at(network), **extras})
             inside = self.path_inside(self.workspace if cwd is None else cwd)
             fds = (*pass_fds, *plan.data_fds)
             if self._sandboxed:
@@ -199,12 +210,16 @@ class RunIsolation:
                     view=self._view,
                     environment=environment,
                     cwd=inside,
-                    ports=[port for _, port in plan.addresses],
+                    ports=[port for _, port in (*plan.addresses, *([PROXY_ADDRESS] if network else ()))],
                     pass_fds=fds,
                     stdin=stdin,
                     user=self._user,
                     stderr_limit=stderr_limit,
                 )
+                if network is not None:
+                    *handed_out, way_out = child.listeners
+                    child.listeners = tuple(handed_out)
+                    child.serve_beside(network.serve, way_out)
             else:
                 child = start_process(
                     argv,
@@ -217,6 +232,8 @@ class RunIsolation:
                 )
                 child.listeners = plan.take_listeners()
             child.listener_addresses = plan.addresses
+        if self._started is not None:
+            self._started(child)
         return child
 
     async def run(
@@ -228,15 +245,30 @@ class RunIsolation:
         cwd: Path | None = None,
         extras: Mapping[str, str] = _NOTHING,
         stdin: bytes = b"",
+        asks_network: bool = True,
     ) -> Completed:
         """Run a short command of the run (git, a hook, a shell tool) to its end, its deadline or cancellation.
 
         Its processes are gone when this returns or raises. Raises as `spawn` does.
         """
-        child = await self.spawn(argv, cwd=cwd, extras=extras, stdin=bool(stdin), stderr_limit=output_limit_bytes)
+        child = await self.spawn(
+            argv,
+            cwd=cwd,
+            extras=extras,
+            stdin=bool(stdin),
+            stderr_limit=output_limit_bytes,
+            asks_network=asks_network,
+        )
         return await complete(
             child, stdin=stdin, timeout_seconds=timeout_seconds, output_limit_bytes=output_limit_bytes
         )
+
+    def _way_out(self, asks_network: bool) -> RunNetwork | None:
+        network = self._network
+        return None if network is None or (network.policy.is_empty and not asks_network) else network
+
+    def _pointed_at(self, network: RunNetwork) -> Mapping[str, str]:
+        return network.configuration(self.home_inside)[0]
 
     @property
     def _sandboxed(self) -> bool:

@@ -31,6 +31,7 @@ _UNIX_KINDS = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET)
 _CONTAINERS = re.compile(r"(docker|podman|containerd|crio)[^/]*[.]sock$")
 # Reserved for documentation: nobody is there.
 _ELSEWHERE = ("192.0.2.1", "2001:db8::1")
+_UNLISTED = ("169.254.169.254:80", "192.0.2.1:443", "tracker.example:443")
 
 
 def unix_sockets(found: Found, paths: Iterable[str]) -> None:
@@ -59,7 +60,7 @@ def tcp(found: Found) -> None:
     for host, port in addresses:
         if not open_port((host, port)):
             continue
-        if host != "127.0.0.1" or port not in (found.plan["edge"], found.plan["model"]):
+        if host != "127.0.0.1" or port not in (found.plan["edge"], found.plan["model"], found.plan["way_out"]):
             found.reached("other_run_edge" if port == other else "loopback_port", f"{host} port {port}", "connects")
     if other and not _refuses(other, found.plan["tokens"]["own"]):
         found.reached("other_run_accepts", f"port {other}", "uses another run's tools with this run's token")
@@ -116,6 +117,26 @@ def model(found: Found) -> None:
             found.reached("model_port_beyond", path, "reaches more than the model's few paths")
     if found.canaries(sent(port, f"CONNECT 127.0.0.1:{decoy} HTTP/1.1\r\nHost: x\r\n\r\n".encode())):
         found.reached("model_port_beyond", "CONNECT", "reaches other addresses through the model port")
+
+
+def way_out(found: Found) -> None:
+    """Ask the run's way out for what no policy lists: this machine's ports, metadata services, any other name."""
+    port, decoy = found.plan["way_out"], found.plan["tcp"]
+    if port is None:
+        return
+    refused = 0
+    attempts = [(f"127.0.0.1:{decoy}", "/"), (f"localhost:{decoy}", "/"), *((name, "/") for name in _UNLISTED)]
+    for (name, path), method in itertools.product(attempts, ("CONNECT", "GET", "POST")):
+        target = name if method == "CONNECT" else f"http://{name}{path}"
+        answer = sent(port, f"{method} {target} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+        if b"X-Hostside-Code: not_listed" in answer and name.encode() in answer:
+            refused += 1
+        elif found.canaries(answer) or answer[9:10] in (b"2", b"3"):
+            found.reached("way_out_opens", f"{method} {name}", "reaches what its policy does not list")
+        else:
+            found.notes.append(f"the run's way out answered {method} {name} with {answer[:60]!r}")
+    if refused == len(attempts) * 3:
+        found.surface.append(found.plan["own"][2])
 
 
 def network(found: Found) -> None:

@@ -34,7 +34,7 @@ from hostside.worker.probe_attempts import (
     read,
     writes,
 )
-from hostside.worker.probe_peers import edge, model, network, tcp, udp, unix_sockets
+from hostside.worker.probe_peers import edge, model, network, tcp, udp, unix_sockets, way_out
 
 try:
     import ctypes
@@ -293,7 +293,7 @@ def main() -> None:
         powers(found, walked[1])
 
     local = (given, processes, planted, places, walking, credentials, keyring, machine, ipc)
-    for step in (*local, sockets, tcp, udp, edge, model, network):
+    for step in (*local, sockets, tcp, udp, edge, model, way_out, network):
         try:
             step(found)
         except Exception as error:

@@ -84,6 +84,7 @@ SEVERITY: Mapping[str, Severity] = {
     "secret_file": Severity.HIGH,
     "secret_given": Severity.HIGH,
     "ssh_agent": Severity.HIGH,
+    "way_out_opens": Severity.HIGH,
     "container_socket": Severity.CRITICAL,
     "edge_accepts": Severity.CRITICAL,
     "host_state": Severity.CRITICAL,

@@ -10,11 +10,11 @@ import resource
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import anyio.to_thread
@@ -90,6 +90,7 @@ class Child:
         self.pid_started_at = started_at(popen.pid) or 0
         """Clock ticks since boot (`process_identity.started_at`); 0 when it had ended already."""
         self._draining = asyncio.get_running_loop().create_task(self._drain_stderr())
+        self._services: list[asyncio.Task[None]] = []
 
     async def send(self, data: bytes) -> None:
         """Write to stdin. Raises `anyio.BrokenResourceError` when the child has closed it or has ended."""
@@ -164,6 +165,7 @@ class Child:
             await self.stop(grace_seconds=0)
         finally:
             self._draining.cancel()
+            await self._end_services()
             self.close_stdin()
             self._stdout.close()
             self._stderr_pipe.close()
@@ -181,6 +183,22 @@ class Child:
     def attach_sandbox(self, status: SandboxStatus) -> None:
         """Called once by the launcher of a bwrap process, before anybody else sees the child."""
         self._sandbox = status
+
+    def serve_beside(
+        self, service: Callable[[socket.socket], Coroutine[Any, Any, None]], listener: socket.socket
+    ) -> None:
+        """Run `service` on `listener` until `aclose`, which cancels it, waits for its end and closes the listener."""
+        task = asyncio.get_running_loop().create_task(service(listener))
+        # Also of one that was cancelled before it began.
+        task.add_done_callback(lambda _: listener.close())
+        self._services.append(task)
+
+    async def _end_services(self) -> None:
+        for task in self._services:
+            task.cancel()
+        if self._services:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_KILL_SECONDS):
+                await asyncio.wait(self._services)
 
     def _collect(self) -> None:
         if self._exit_code is not None:

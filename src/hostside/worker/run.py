@@ -5,8 +5,6 @@ Whatever happens, the run ends in a final state, its token is dead, its processe
 """
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -24,17 +22,17 @@ from hostside.store.verify import verify
 from hostside.trackers.base import same_state
 from hostside.worker.agent import AgentOutcome, AgentRuntime, AgentTask, EndState
 from hostside.worker.checkout import Checkout, commits_since, head_of, prepare
-from hostside.worker.child_environment import EnvironmentSource
 from hostside.worker.git_runner import IsolatedGit
 from hostside.worker.hooks import HookFailed, HookName, HookRunner, trusted_scripts
 from hostside.worker.isolation import RunIsolation
 from hostside.worker.model_usage import ModelMeter
+from hostside.worker.network import describe
 from hostside.worker.process_identity import started_at
 from hostside.worker.run_events import EventHub, RunEvents
 from hostside.worker.run_model import issue_model_access, with_budget
 from hostside.worker.run_plan import RunPlan, RunReport, RunServices
 from hostside.worker.run_user_claim import RunUserBusy, claimed
-from hostside.worker.sandbox_args import Bind
+from hostside.worker.run_walls import RunWalls
 from hostside.worker.workspace import WorkspaceError, branch_name, make_run_home, place
 
 CONTINUE_PROMPT = (
@@ -71,7 +69,7 @@ class RunWorker:
             agent=plan.agent.kind,
             edge=plan.runtime.edge,
             isolation=plan.level.value,
-            network="none",
+            network=describe(plan.network),
             native_tools=plan.agent.native_tools,
             identifier=plan.identifier,
             ignored=plan.workflow.ignored,
@@ -141,29 +139,27 @@ class RunWorker:
         issue = await self._issue()
         home = make_run_home(plan.runs_folder, plan.run_id, plan.user)
 
-        def isolation_for(folder: Path, binds: Sequence[Bind]) -> RunIsolation:
-            return self._isolation(folder, home, tuple(binds), issue)
-
+        walls = RunWalls(plan, issue, home, events=self._events, redactor=self._services.redactor)
         where = place(plan.workspaces, issue.identifier, plan.user)
         refuse_inside = getattr(plan.adapter, "refuse_inside", None)
         if refuse_inside is not None:
             refuse_inside(where.path)
 
         async def after_create(made: Checkout) -> None:
-            await self._hooks(isolation_for(made.path, plan.agent_binds)).run(HookName.AFTER_CREATE)
+            await self._hooks(walls.setup(made.path, plan.agent_binds)).run(HookName.AFTER_CREATE)
 
         checkout = await prepare(
             where,
             repository=plan.repository,
             branch=branch_name(issue),
             base=plan.base_branch,
-            isolation_for=isolation_for,
+            isolation_for=walls.setup,
             after_create=after_create,
         )
         self._report.branch, self._report.workspace = checkout.branch, str(checkout.path)
-        isolation = isolation_for(checkout.path, plan.agent_binds)
+        await self._hooks(walls.setup(checkout.path, plan.agent_binds)).run(HookName.BEFORE_RUN)
+        isolation = walls.agent(checkout.path)
         hooks = self._hooks(isolation)
-        await hooks.run(HookName.BEFORE_RUN)
         base = await head_of(isolation)
         try:
             return await self._sessions(issue, checkout, isolation)
@@ -304,26 +300,6 @@ class RunWorker:
         plan = self._plan
         git = IsolatedGit(isolation, plan.git_identity)
         return Registry([*plan.adapter.tools(), *plan.workspace_tools(git)])
-
-    def _isolation(self, folder: Path, home: Path, binds: tuple[Bind, ...], issue: Issue) -> RunIsolation:
-        plan = self._plan
-        facts = {
-            "HOSTSIDE_RUN_ID": plan.run_id,
-            "HOSTSIDE_ISSUE_ID": issue.id,
-            "HOSTSIDE_ISSUE_IDENTIFIER": issue.identifier,
-            "HOSTSIDE_ISSUE_STATE": issue.state,
-            "HOSTSIDE_TRACKER_KIND": plan.adapter.kind,
-            "HOSTSIDE_BRANCH": branch_name(issue),
-        }
-        source = EnvironmentSource(
-            base=plan.host_environment,
-            declared_secrets=plan.secret_names,
-            secret_values=plan.secret_values,
-            run_facts=facts,
-        )
-        return RunIsolation(
-            level=plan.level, workspace=folder, home=home, environment=source, ro_binds=binds, user=plan.user
-        )
 
     def _hooks(self, isolation: RunIsolation) -> HookRunner:
         workflow = self._plan.workflow

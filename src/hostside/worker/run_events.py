@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from hostside.core.canonical import JsonValue
 from hostside.store.faults import StoreUnavailable
 from hostside.store.runs import RunStore
+from hostside.worker.process import Child
 from hostside.worker.run_plan import RunServices
 
 _log = logging.getLogger(__name__)
@@ -59,6 +60,16 @@ class RunEvents:
             except StoreUnavailable:
                 _log.warning("event not written", extra={"event": name, "run_id": self._run_id})
         self._services.tell(name, {"run_id": self._run_id, **clean})
+
+    def process_started(self, child: Child) -> None:
+        """Write down who a process is, at once, so that recovery finds it even if the host dies now (`run_recovery`)."""
+        facts = {"pid": child.pid, "pid_started_at": child.pid_started_at}
+        if self._runs is None:
+            return
+        try:
+            self._runs.note_durably(self._run_id, "process_started", facts, at=self._services.now())
+        except StoreUnavailable:
+            _log.warning("process not written down", extra={"run_id": self._run_id, "pid": child.pid})
 
     def calls(self) -> dict[str, int]:
         """Return how many calls ended in this run: all, refused and failed."""

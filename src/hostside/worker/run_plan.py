@@ -19,6 +19,7 @@ from hostside.tools.git_runner import GitRunner
 from hostside.trackers.base import TrackerAdapter
 from hostside.worker.agent import AgentRuntime, AgentSettings
 from hostside.worker.isolation_level import IsolationLevel
+from hostside.worker.network import NetworkPlan
 from hostside.worker.process import RunUser
 from hostside.worker.sandbox_args import Bind
 
@@ -43,6 +44,8 @@ class RunPlan:
     workspaces: Path
     runs_folder: Path
     level: IsolationLevel
+    network: NetworkPlan | None
+    """None at a level that has no network of its own."""
     user: RunUser | None
     profile: Profile
     policy: Policy

@@ -40,13 +40,15 @@ def _is_alive(run: Run) -> bool:
 
 
 def _children(runs: RunStore, run: Run) -> list[tuple[int, int]]:
-    found = []
-    for event in runs.events(run.run_id):
-        facts = event["facts"]
-        if event["name"] == "agent_started" and isinstance(facts, dict):
-            pid, ticks = _number(facts.get("pid")), _number(facts.get("pid_started_at"))
-            if pid > 1 and ticks > 0:
-                found.append((pid, ticks))
+    found, after = [], 0
+    while page := runs.events(run.run_id, after=after):
+        after = _number(page[-1]["event_id"])
+        for event in page:
+            facts = event["facts"]
+            if event["name"] in ("agent_started", "process_started") and isinstance(facts, dict):
+                pid, ticks = _number(facts.get("pid")), _number(facts.get("pid_started_at"))
+                if pid > 1 and ticks > 0:
+                    found.append((pid, ticks))
     return found
 
 

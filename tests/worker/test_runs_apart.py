@@ -146,3 +146,20 @@ async def test_a_continuation_gets_a_token_of_its_own_and_the_late_end_of_the_fi
     assert one.token != two.token
     assert one.task.gateway.session.session_id != two.task.gateway.session.session_id
     assert asked == [(expected[row.expect["T2"]], expected[row.expect["T1"]])]
+
+
+async def test_a_second_run_of_an_issue_is_refused_while_the_first_works(app: App) -> None:
+    second: list[Any] = []
+
+    async def never(_held: Held) -> AgentOutcome:
+        raise AssertionError("two agents in one checkout")
+
+    async def work(_held: Held) -> AgentOutcome:
+        second.append(await work_held(app, "DEMO-1", HeldRuntime(never)))
+        return DONE
+
+    first = await work_held(app, "DEMO-1", HeldRuntime(work))
+    (report,) = second
+    assert (report.reason, report.exit_code, report.calls["total"]) == ("issue_busy", 3, 0)
+    assert "hostside runs stop" in report.remedy
+    assert first.ok

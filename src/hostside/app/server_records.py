@@ -108,12 +108,16 @@ class ServerFolder:
     def __init__(self, paths: HostPaths) -> None:
         self._path = paths.state / "servers"
 
-    def former_id(self, address: str, *, remote: bool, profile: str) -> str | None:
-        """Return the id of an earlier server at this address with the same rights, or None."""
-        found = _read(self._file(address))
-        if found is None or found.alive or (found.remote, found.profile) != (remote, profile):
-            return None
-        return found.server_id
+    def take_dead(self) -> tuple[str, ...]:
+        """Remove the records of servers that are gone, and return their ids."""
+        dead = [record for record in self._all() if not record.alive]
+        for record in dead:
+            self._file(record.address).unlink(missing_ok=True)
+        return tuple(record.server_id for record in dead)
+
+    def remove(self, record: ServerRecord) -> None:
+        """Forget a server that ends."""
+        self._file(record.address).unlink(missing_ok=True)
 
     def write(self, record: ServerRecord) -> None:
         """Make the record known, replacing an earlier one of the same address. Raises ConfigError."""

@@ -93,6 +93,8 @@ async def serve_everyone(
     Raises ConfigError when the address is not loopback and `allow_remote` is not set, or it cannot be had.
     """
     check_reachable(address, app.settings, allow_remote=allow_remote)
+    for dead in ServerFolder(app.paths).take_dead():
+        app.sessions.revoke_server(dead)
     with _listener(address) as listener:
         server = _record(app, address, listener.getsockname()[1], profile)
         hosts = {server.address, f"localhost:{listener.getsockname()[1]}", *app.settings.serve.allowed_hosts}
@@ -113,7 +115,12 @@ async def serve_everyone(
                 tasks.start_soon(announce)
                 await serve_on([listener], edge, ready=started, before_stop=edge.close)
 
-        await until_signal(serve)
+        try:
+            await until_signal(serve)
+        finally:
+            # A token is good for one server, and dies with it (D10, R-218).
+            app.sessions.revoke_server(server.server_id)
+            ServerFolder(app.paths).remove(server)
 
 
 def check_reachable(address: Address, settings: HostSettings, *, allow_remote: bool) -> None:
@@ -168,9 +175,8 @@ def _listener(address: Address) -> socket.socket:
 def _record(app: App, address: Address, port: int, profile: Profile) -> ServerRecord:
     shown = Address(host=address.host, port=port)
     remote = not address.is_loopback
-    former = ServerFolder(app.paths).former_id(str(shown), remote=remote, profile=profile.value)
     return ServerRecord(
-        server_id=former or new_id("srv"),
+        server_id=new_id("srv"),
         url=f"{_public(app.settings, shown)}{ENDPOINT}",
         address=str(shown),
         remote=remote,

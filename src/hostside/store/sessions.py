@@ -144,6 +144,11 @@ class SessionStore:
         of_run = select(sessions.c.session_id).where(sessions.c.run_id == run_id)
         return self._revoke(tokens.c.session_id.in_(of_run), sessions.c.run_id == run_id)
 
+    def revoke_server(self, server_id: str) -> int:
+        """Revoke every session of a server with its tokens: they end with it (R-218). Returns how many were open."""
+        of_server = select(sessions.c.session_id).where(sessions.c.server_id == server_id)
+        return self._revoke(tokens.c.session_id.in_(of_server), sessions.c.server_id == server_id)
+
     def list(self, *, run_id: str | None = None, open_only: bool = False, limit: int = 100) -> tuple[JsonObject, ...]:
         """Return sessions as JSON objects, `session_id` first, newest last. Tokens appear by kind and time alone."""
         statement = select(sessions).order_by(sessions.c.opened_at.desc(), sessions.c.session_id.desc()).limit(limit)

@@ -36,6 +36,34 @@ async def alone_at(place: WorkspacePlace, *, wait_seconds: float = WAIT_SECONDS)
         os.close(handle)
 
 
+class WorkspaceBusy(WorkspaceError):
+    """Another run has this workspace. Nothing was done."""
+
+    reason = "issue_busy"
+
+
+@asynccontextmanager
+async def alone_in_run(place: WorkspacePlace) -> AsyncIterator[None]:
+    """Hold a workspace for a whole run: two agents in one checkout would undo each other's work.
+
+    The lock ends with its holder, also with a killed one. Raises WorkspaceBusy at once when another run holds it.
+    """
+    path = _lock(make_private(place.root / _LOCKS), f"{place.key}~run")
+    try:
+        handle = try_lock(path)
+    except OSError as exc:
+        raise WorkspaceError(f"{path} cannot be locked: {exc.strerror}.", remedy="Remove it and try again.") from None
+    if handle is None:
+        raise WorkspaceBusy(
+            f"another run works in {place.path}.",
+            remedy="Wait for it, or end it: `hostside runs list`, then `hostside runs stop RUN`.",
+        )
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
 def new_building(place: WorkspacePlace) -> Path:
     """Make an empty folder (0700) beside the place, to be renamed into it. Only for the holder of its lock."""
     building = place.root / f"{_BUILDING}{place.key}~{secrets.token_hex(8)}"

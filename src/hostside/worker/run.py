@@ -22,6 +22,7 @@ from hostside.store.verify import verify
 from hostside.trackers.base import same_state
 from hostside.worker.agent import AgentOutcome, AgentRuntime, AgentTask, EndState
 from hostside.worker.checkout import Checkout, commits_since, head_of, prepare
+from hostside.worker.checkout_lock import WorkspaceBusy, alone_in_run
 from hostside.worker.git_runner import IsolatedGit
 from hostside.worker.hooks import HookFailed, HookName, HookRunner, trusted_scripts
 from hostside.worker.isolation import RunIsolation
@@ -33,7 +34,7 @@ from hostside.worker.run_model import issue_model_access, with_budget
 from hostside.worker.run_plan import RunPlan, RunReport, RunServices
 from hostside.worker.run_user_claim import RunUserBusy, claimed
 from hostside.worker.run_walls import RunWalls
-from hostside.worker.workspace import WorkspaceError, branch_name, make_run_home, place
+from hostside.worker.workspace import WorkspaceError, WorkspacePlace, branch_name, make_run_home, place
 
 CONTINUE_PROMPT = (
     "The issue is still open. Continue where you stopped; use the tools to read its current state first. "
@@ -44,7 +45,9 @@ _END_STATES = {
     EndState.FAILED: RunState.FAILED,
     EndState.CANCELLED: RunState.CANCELLED,
 }
-_REFUSED_CODES = frozenset({"refused", "not_dispatchable", "not_active", "missing_tracker_secret", RunUserBusy.reason})
+_REFUSED_CODES = frozenset(
+    {"refused", "not_dispatchable", "not_active", "missing_tracker_secret", RunUserBusy.reason, WorkspaceBusy.reason}
+)
 
 
 class RunStopped(HostsideError):
@@ -88,6 +91,8 @@ class RunWorker:
                 outcome = await self._attempt()
         except RunStopped as stopped:
             outcome = self._explain(stopped.reason, stopped.message, stopped.remedy)
+        except WorkspaceBusy as busy:
+            outcome = self._explain(busy.reason, busy.message, busy.remedy)
         except RunUserBusy as busy:
             outcome = self._explain(busy.reason, busy.message, busy.remedy)
         except (WorkspaceError, ConfigError) as error:
@@ -137,13 +142,17 @@ class RunWorker:
         plan = self._plan
         plan.adapter.check_credential()
         issue = await self._issue()
-        home = make_run_home(plan.runs_folder, plan.run_id, plan.user)
-
-        walls = RunWalls(plan, issue, home, events=self._events, redactor=self._services.redactor)
         where = place(plan.workspaces, issue.identifier, plan.user)
         refuse_inside = getattr(plan.adapter, "refuse_inside", None)
         if refuse_inside is not None:
             refuse_inside(where.path)
+        async with alone_in_run(where):
+            return await self._in_workspace(issue, where)
+
+    async def _in_workspace(self, issue: Issue, where: WorkspacePlace) -> AgentOutcome:
+        plan = self._plan
+        home = make_run_home(plan.runs_folder, plan.run_id, plan.user)
+        walls = RunWalls(plan, issue, home, events=self._events, redactor=self._services.redactor)
 
         async def after_create(made: Checkout) -> None:
             await self._hooks(walls.setup(made.path, plan.agent_binds)).run(HookName.AFTER_CREATE)

@@ -54,6 +54,17 @@ def _tag_of_the_same_name(yard: Yard, path: Path) -> None:
     git(path, "symbolic-ref", "HEAD", "refs/tags/issue/ENG-1")
 
 
+def _pipe_for_a_configuration(yard: Yard, path: Path) -> None:
+    (path / ".git" / "config").unlink()
+    os.mkfifo(path / ".git" / "config")
+
+
+def _link_to_a_pipe_for_a_head(yard: Yard, path: Path) -> None:
+    os.mkfifo(path / "pipe")
+    (path / ".git" / "HEAD").unlink()
+    (path / ".git" / "HEAD").symlink_to(path / "pipe")
+
+
 def _work_tree_elsewhere(yard: Yard, path: Path) -> None:
     git(path, "config", "core.worktree", str(yard.folder / "seed"))
 
@@ -96,6 +107,8 @@ def _broken_configuration(yard: Yard, path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        (_pipe_for_a_configuration, ".git/config is no regular file"),
+        (_link_to_a_pipe_for_a_head, ".git/HEAD is no regular file"),
         (_foreign_remote, "its remote is another one"),
         (_second_remote_address, "its remote is another one"),
         (_another_remote_address_first, "its remote is another one"),

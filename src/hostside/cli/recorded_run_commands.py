@@ -10,7 +10,7 @@ from hostside.cli.stopping import DONE, CommandFailed, not_found
 from hostside.core.canonical import JsonObject
 from hostside.errors import ConfigError
 from hostside.store.runs import Run, RunState
-from hostside.worker.run_recovery import recover
+from hostside.worker.run_recovery import forget_old_homes, recover
 
 _HEADER = ("RUN", "STATE", "ISSUE", "AGENT", "EDGE", "ISOLATION", "STARTED", "ENDED", "REASON")
 MAX_EVENTS = 1_000
@@ -85,6 +85,7 @@ def end_leftovers(app: App) -> None:
     """End every run whose host is gone, and say which."""
     for run_id in recover(app.database, app.runs, app.sessions, now=utc_now):
         note(plain(f"run {run_id} was left over by a dead host; it is ended now and its token is dead"))
+    forget_old_homes(app.paths.runs, app.runs, now=utc_now)
 
 
 def _no_run(run_id: str) -> CommandFailed:

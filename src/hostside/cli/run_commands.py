@@ -47,7 +47,7 @@ class RunLines:
         if self.quiet:
             return
         if name == "issue_fetched":
-            say(plain(f'issue {facts["identifier"]} "{facts["title"]}"   {facts["state"]}'))
+            say(plain(f'issue {facts["identifier"]} "{str(facts["title"])[:200]}"   {facts["state"]}'))
             say()
         elif name == "session_opened":
             self._tools(facts)

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from hostside.worker.checkout_lock import alone_at, mark_finished, mark_unfinished, new_building
+from hostside.worker.git_runner import special_git_file
 from hostside.worker.isolation import RunIsolation
 from hostside.worker.process import Completed, LaunchError
 from hostside.worker.removal import remove_tree
@@ -236,6 +237,11 @@ async def _text(isolation: RunIsolation, argv: Sequence[str]) -> str:
 
 
 async def _run(isolation: RunIsolation, argv: Sequence[str], *, output_limit_bytes: int = OUTPUT_BYTES) -> Completed:
+    special = special_git_file(isolation.workspace)
+    if special is not None:
+        raise WorkspaceError(
+            f"{isolation.workspace}/{special} is no regular file.", remedy="Look at the workspace, and move it away."
+        )
     try:
         return await isolation.run(
             [*SAFE, *argv],
@@ -257,6 +263,9 @@ def _check_form(checkout: Checkout) -> None:
             raise _foreign(checkout, f"{part.name} cannot be found in it") from None
         if not stat.S_ISDIR(found.st_mode):
             raise _foreign(checkout, f"{part.name} is not a folder")
+    special = special_git_file(checkout.path)
+    if special is not None:
+        raise _foreign(checkout, f"{special} is no regular file")
     lock = checkout.path / ".git" / "index.lock"
     if os.path.lexists(lock):
         minutes = max(0, int(time.time() - lock.lstat().st_mtime)) // 60

@@ -185,7 +185,11 @@ class App:
                 remedy="Use the kind file.",
             )
         settings = FileTrackerSettings(
-            path=Path(section.path).expanduser().absolute(), states=tuple(section.states), key=self.host_key()
+            path=Path(section.path).expanduser().absolute(),
+            states=tuple(section.states),
+            key=self.host_key(),
+            author=section.author,
+            lock_seconds=section.lock_seconds,
         )
         return name, FileTracker(settings)
 

@@ -66,6 +66,12 @@ class FileTrackerSection(Section):
         strict=False,
         description="The states that an issue can be in, in board order; compared without regard to case.",
     )
+    author: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        default="hostside", description="The name under which the host comments."
+    )
+    lock_seconds: Annotated[float, Field(gt=0, le=30)] = Field(
+        default=5.0, strict=False, description="Longest wait for another process that writes the file, in seconds."
+    )
 
     @field_validator("states")
     @classmethod

@@ -66,7 +66,7 @@ def issue_target(issue: Issue | None) -> frozenset[Target]:
         raise ToolRefused(
             FailureCode.OUTSIDE_ISSUE,
             "This session is not bound to an issue.",
-            remedy="Use this tool in a run that works on an issue.",
+            remedy="Use this tool in a run that works on an issue; at a terminal name one: `hostside call TOOL --issue ID`.",
         )
     return frozenset({IssueTarget(issue_id=issue.id)})
 

@@ -106,9 +106,13 @@ def _type(found: Mapping[str, Any]) -> str:
         return "list of text"
     if found["type"] == "integer" and "maximum" in found:
         return f"number, {found['minimum']} to {found['maximum']}"
-    return {"string": "text", "integer": "number", "boolean": "`true`, `false`", "object": "table by preset"}[
-        found["type"]
-    ]
+    return {
+        "string": "text",
+        "integer": "number",
+        "number": "number",
+        "boolean": "`true`, `false`",
+        "object": "table by preset",
+    }[found["type"]]
 
 
 def _default(found: Mapping[str, Any], *, required: bool) -> str:

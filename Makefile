@@ -30,7 +30,7 @@ docs-check: setup ## fail where docs/reference/ differs from the code
 	@.venv/bin/hostside docs --check
 
 unit: setup ## the quick suite on one Python; ARGS go to pytest
-	@$(PYTHON) -m pytest -m "not system" -n $(WORKERS) $(ARGS)
+	@$(PYTHON) -m pytest -m "not system" -n $$((2 * $(WORKERS))) $(ARGS)
 
 unit-all: setup ## the quick suite on each supported Python
 	@$(PYTHON) scripts/run_tests unit-all

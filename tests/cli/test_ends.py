@@ -112,6 +112,7 @@ def test_the_groups_show_their_commands_when_called_alone(hostside: CommandLine)
         assert (found.code, "Commands:" in found.err + found.out) == (2, True)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_install_completion_and_complete(hostside: CommandLine, shell: str) -> None:
     script = hostside.process(extra={"_HOSTSIDE_COMPLETE": f"source_{shell}"})
@@ -162,6 +163,7 @@ async def _opened_for_writing(pipe: Path) -> int:
             await anyio.sleep(0.02)
 
 
+@pytest.mark.system
 def test_a_reader_that_has_left_is_no_error(hostside: CommandLine) -> None:
     command = " ".join(hostside.world.command("tools", "list", "--json"))
     done = subprocess.run(

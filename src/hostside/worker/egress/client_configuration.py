@@ -88,10 +88,8 @@ def _npm(proxy: str, registries: Registries) -> dict[str, str]:
         "fetch_retry_maxtimeout": "5000",
     }
     if (npm := registries.upstreams.get("npm")) is not None:
-        # Addresses in lock files stay the registry's; the client goes to the proxy where it meets this host. It compares
-        # the host without its port.
-        host = npm.root.endpoint.host
-        settings["replace_registry_host"] = f"[{host}]" if ":" in host else host
+        # Addresses in lock files stay the registry's; the client goes to the proxy where it meets this host.
+        settings["replace_registry_host"] = npm.root.endpoint.authority(npm.root.scheme)
     return {f"npm_config_{name}": value for name, value in settings.items()}
 
 

@@ -225,7 +225,7 @@ async def test_a_proxy_that_fails_lets_nothing_out_and_the_run_is_told(
     isolate: IsolationFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("quotes what was sent")
+        raise OSError("quotes what was sent")
 
     monkeypatch.setattr("hostside.worker.network.EgressProxy", broken)
     run = Run()
@@ -233,7 +233,7 @@ async def test_a_proxy_that_fails_lets_nothing_out_and_the_run_is_told(
         isolate(IsolationLevel.BWRAP, network=run.networks.agent), "curl -sS http://a.example/ 2>&1 || true"
     )
     assert re.search(r"refused|reset|connect|Empty reply", done.stdout.decode()), told(done)
-    assert run.told == [("network_failed", {"policy": "network.agent", "error": "RuntimeError"})]
+    assert run.told == [("network_failed", {"policy": "network.agent", "error": "OSError"})]
 
 
 def test_the_proxys_port_lies_beyond_those_that_a_process_can_be_given(isolate: IsolationFactory) -> None:

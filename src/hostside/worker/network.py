@@ -119,7 +119,7 @@ class RunNetwork:
                 authority=self._authority,
             ):
                 await anyio.sleep_forever()
-        except Exception as error:
+        except (OSError, ExceptionGroup) as error:
             # What it failed on may quote what was sent, so only the kind is told.
             _log.exception("a run's network proxy failed", exc_info=False)
             self._event("network_failed", {"policy": self.policy.name, "error": type(error).__name__})

@@ -265,7 +265,7 @@ async def _git_commit(
     )
     after = await _head(repository)
     if done.exit_code != 0:
-        if after == before:
+        if after == before and not done.stderr.strip():
             await _require_staged(repository, done.exit_code)
         repository.require(done, "commit", effect=Effect.NONE if after == before else Effect.UNKNOWN)
     assert after is not None

@@ -18,7 +18,7 @@ PYTHON_LOCKS = ("build", "dev", "installer", "runtime")
 PROMISED_TARGETS = {"help", "setup", "demo", "test", "check", "lint", "docs-check", "unit", "unit-all", "system"}
 PROMISED_TARGETS |= {"format", "snap", "clean", "distclean"}
 # Homes and work folders of the machines that the project is written on; an agent's home inside a run is a contract.
-MACHINE_PATH = re.compile(r"(?<![\w.~-])(?:/work/|/root/|/home/(?!agent\b)[a-z])")
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:work/|root/|home/(?!agent\b)[a-z])")
 REGISTRY_HOST = re.compile(r"(?:pythonhosted|npmjs|pypi|deb\.debian|archive\.ubuntu)\.(?:org|com|io)\b", re.IGNORECASE)
 ADDRESS = re.compile(r"\w+://|\bresolved\b|--(?:extra-)?index-url|--find-links")
 

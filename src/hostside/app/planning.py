@@ -247,7 +247,7 @@ async def plan_run(app: App, wishes: RunWishes, *, demo: bool = False) -> RunPla
     """
     settings = app.settings
     level = isolation_level(
-        settings, wishes.isolation, demo=False, secrets_configured=bool(settings.secret_references())
+        settings, wishes.isolation, demo=demo, secrets_configured=bool(settings.secret_references())
     )
     kind = wishes.agent or settings.agent.kind
     user = None if demo else run_user_of(settings)

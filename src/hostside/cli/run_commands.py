@@ -4,8 +4,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -94,13 +95,11 @@ async def work(app: App, plan: RunPlan, lines: RunLines) -> RunReport:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop)
-    worker_report: RunReport
     try:
-        worker_report = await task
+        return await task
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
-    return worker_report
 
 
 def demo(*, agent: str, as_json: bool, isolation: str | None, config: Path | None) -> int:
@@ -123,8 +122,7 @@ async def _demo(agent: str, lines: RunLines, isolation: str | None, config: Path
         lines.write(f"hostside demo · {agent} agent · file tracker · isolation {level.value} · state in {world.folder}")
         if level.value == "home":
             note("isolation home: the demo alone runs without a wall; `hostside doctor` tells how to get one")
-        report = await work(app, plan, lines)
-        return report
+        return await work(app, plan, lines)
 
 
 def run(wishes: RunWishes, *, as_json: bool, config: Path | None) -> int:
@@ -147,12 +145,9 @@ def run(wishes: RunWishes, *, as_json: bool, config: Path | None) -> int:
     return _run(go, lines)
 
 
-def _run(go: Callable[[], Awaitable[RunReport]], lines: RunLines, *, demo_target: str | None = None) -> int:
-    async def main() -> RunReport:
-        return await go()
-
+def _run(go: Callable[[], Coroutine[Any, Any, RunReport]], lines: RunLines, *, demo_target: str | None = None) -> int:
     try:
-        report = uvloop.run(main())
+        report = uvloop.run(go())
     except asyncio.CancelledError:
         note("stopped")
         return 1

@@ -135,9 +135,8 @@ class Gateway:
                 returned = await permit.tool.tool.execute(_private(permit.arguments), context)
                 result = checked(permit.tool, returned, state_changing=permit.state_changing)
                 result = await self._verified(permit, context, result)
-                if (
-                    not deadline.cancel_called
-                ):  # an executor that swallows its cancellation is late all the same
+                # An executor that swallows its cancellation is late all the same.
+                if not deadline.cancel_called:
                     return bounded(permit.tool, result, self._host.redactor)
         except ToolRefused as refused:
             return ToolResult(failure=ToolFailure.of_refusal(refused))

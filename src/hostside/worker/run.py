@@ -89,12 +89,8 @@ class RunWorker:
             await self._create()
             async with claimed(self._plan.user, self._plan.level, self._plan.runs_folder, self._events.tell):
                 outcome = await self._attempt()
-        except RunStopped as stopped:
+        except (RunStopped, WorkspaceBusy, RunUserBusy) as stopped:
             outcome = self._explain(stopped.reason, stopped.message, stopped.remedy)
-        except WorkspaceBusy as busy:
-            outcome = self._explain(busy.reason, busy.message, busy.remedy)
-        except RunUserBusy as busy:
-            outcome = self._explain(busy.reason, busy.message, busy.remedy)
         except (WorkspaceError, ConfigError) as error:
             outcome = self._explain("workspace_failed", error.message, error.remedy)
         except HookFailed as error:

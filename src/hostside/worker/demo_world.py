@@ -16,7 +16,6 @@ IDENTIFIER = "DEMO-1"
 STATES = ("Todo", "In Progress", "In Review", "Done")
 TARGET_STATE = "In Review"
 GREETING = 'def greeting(name: str) -> str:\n    """Greet one person."""\n    return f"Helo, {name}!"\n'
-FIXED = GREETING.replace("Helo", "Hello")
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Hostside Demo",
     "GIT_AUTHOR_EMAIL": "demo@hostside.invalid",

@@ -99,7 +99,6 @@ class RunReport:
     branch: str | None = None
     workspace: str | None = None
     commits: int = 0
-    unpublished: bool = False
     calls: dict[str, int] = field(default_factory=lambda: {"total": 0, "refused": 0, "failed": 0})
     receipts: int = 0
     verified: bool = False
